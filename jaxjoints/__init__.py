@@ -1,0 +1,80 @@
+"""jaxjoints: rigid bodies in JAX with the joint as the subject; batched and differentiable.
+
+Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, differentiate through
+either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
+"""
+
+from .builder import SystemBuilder
+from .couplings.coupling import Chart, Coupling, CouplingRows, Derived, Residual
+from .couplings.linear import Cylindrical, Helical, Slider
+from .couplings.rigid import Fixed, Free
+from .couplings.rotary import Ball, Hinge, Universal
+from .identify import Identified, Motion, Unknown, identify, pose_residuals
+from .integrate import SemiImplicitEuler
+from .kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
+from .laws import Damping, DryFriction, Law, Limits, Lock, SpringDamper
+from .pytree import map_trailing, replace, static, struct
+from .rows import Softness, softness_spring, spring_softness
+from .simulate import project, rollout, step
+from .spatial import Pose
+from .system import WORLD, Control, Info, State, System, replicate
+
+__all__ = [
+    # describing a mechanism
+    "SystemBuilder",
+    "WORLD",
+    "Pose",
+    "Softness",
+    # couplings
+    "Hinge",
+    "Ball",
+    "Universal",
+    "Slider",
+    "Cylindrical",
+    "Helical",
+    "Fixed",
+    "Free",
+    # writing a coupling
+    "Coupling",
+    "CouplingRows",
+    "Chart",
+    "Residual",
+    "Derived",
+    # laws
+    "Law",
+    "Limits",
+    "Lock",
+    "SpringDamper",
+    "Damping",
+    "DryFriction",
+    "spring_softness",
+    "softness_spring",
+    # simulating
+    "System",
+    "State",
+    "Control",
+    "Info",
+    "step",
+    "rollout",
+    "project",
+    "replicate",
+    "SemiImplicitEuler",
+    # reading
+    "coordinates",
+    "speeds",
+    "body_poses",
+    "joint_errors",
+    "energy",
+    "momentum",
+    # identifying
+    "identify",
+    "Identified",
+    "Unknown",
+    "Motion",
+    "pose_residuals",
+    # records
+    "struct",
+    "static",
+    "replace",
+    "map_trailing",
+]

@@ -1,0 +1,380 @@
+"""SystemBuilder: bodies and joints by name, checked as they come, made into System and State."""
+
+import warnings
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .couplings.coupling import Coupling
+from .laws import Law
+from .pytree import replace
+from .rows import Softness
+from .spatial import Pose
+from .start import WORLD_INDEX, start_state
+from .system import WORLD, JointGroup, State, System, Topology
+from .validation import check_time_step as check_time_step
+from .validation import (
+    near_matches,
+    precision,
+    read_attachment,
+    read_coordinates,
+    read_coupling,
+    read_inertia,
+    read_laws,
+    read_mass,
+    read_numbers,
+    read_pose,
+    read_softness,
+    read_velocity,
+)
+
+MASS_RATIO = 1e6
+
+
+@dataclass(frozen=True)
+class _Body:
+    mass: float
+    inertia: np.ndarray
+    com: np.ndarray
+    pose: Pose | None
+    velocity: Array | None
+    moving: bool
+
+    def __str__(self) -> str:
+        return f"mass {self.mass:g}, com {self.com.tolist()}"
+
+
+@dataclass(frozen=True)
+class _Joint:
+    coupling: Coupling
+    child: str
+    parent: str
+    frames: tuple[Pose, Pose]
+    laws: tuple[Law, ...]
+    softness: tuple[np.ndarray, np.ndarray]
+    attachment: tuple[float, float]
+    q: Array | None
+    qd: Array | None
+
+    def __str__(self) -> str:
+        return f"{type(self.coupling).__name__} of {self.child!r} on {self.parent!r}"
+
+    @property
+    def rigid(self) -> bool:
+        return not self.softness[1].any()
+
+    @property
+    def leaves(self) -> dict[str, Any]:
+        """Fields of a `JointGroup` that are stacked."""
+        names = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm")
+        values = (self.coupling, *self.frames, self.laws, *self.softness)
+        return dict(zip(names, values, strict=True))
+
+    @property
+    def kind(self) -> Hashable:
+        """Joints of equal kind make one group."""
+        leaves, structure = jax.tree.flatten(self.leaves)
+        return structure, tuple(x.shape for x in leaves), self.attachment, self.rigid
+
+
+class SystemBuilder:
+    """Collects bodies and joints, then makes the `System` and the state it starts from.
+
+    gravity: acceleration in the world [m/s²]
+    erp, cfm: softness of the bilateral rows of joints that give none; erp also of hard limits
+
+    >>> world = SystemBuilder()
+    >>> arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.02), com=(0.0, 0.0, -0.5))
+    >>> shoulder = world.joint("shoulder", Hinge(axis=(0.0, 1.0, 0.0)), child=arm, q=0.3)
+    >>> system, state = world.build()
+    """
+
+    def __init__(
+        self,
+        *,
+        gravity: Any = (0.0, 0.0, -9.81),
+        erp: float = 0.2,
+        cfm: float = 0.0,
+    ):
+        self._gravity = read_numbers("system", "gravity", gravity, (3,))
+        self._softness = Softness(erp, cfm)
+        read_softness("system", self._softness, 0)
+        self._bodies: dict[str, _Body] = {}
+        self._joints: dict[str, _Joint] = {}
+        self._notes: list[str] = []
+
+    def body(
+        self,
+        name: str,
+        *,
+        mass: float | None = None,
+        inertia: Any = None,
+        com: Any = (0.0, 0.0, 0.0),
+        pose: Any = None,
+        velocity: Any = None,
+        prescribed: bool = False,
+        symmetrize: bool = False,
+        balance_inertia: bool = False,
+        inertia_at: str = "com",
+    ) -> str:
+        """Add a rigid body; returns its name.
+
+        mass: [kg], > 0
+        inertia: about the centre of mass in body axes [kg m²]: 3 principal moments or 3x3
+        com: centre of mass in the body frame [m]
+        pose: of the body frame in the world at the start: a `Pose`, a position, (position,
+            quaternion w first) or (position, 3x3 rotation matrix); without it joints place it
+        velocity: of the body frame's origin, then angular, world axes [m/s, rad/s], shape (6,)
+        prescribed: it moves as told by `Control.twist`, whatever the forces; needs no mass
+        symmetrize: take the mean of the inertia and its transpose
+        balance_inertia: raise the smaller moments where the largest exceeds their sum, and warn
+        inertia_at: "com", or "origin" for an inertia about the body frame's origin
+
+        Raises: ValueError naming the body, the field, the value and the rule.
+        """
+        owner = f"body {name!r}"
+        if name == WORLD:
+            raise ValueError(f"{owner}: this name stands for the world; choose another")
+        com = read_numbers(owner, "com", com, (3,))
+        checked_mass = read_mass(owner, mass, prescribed)
+        body = _Body(
+            mass=checked_mass,
+            inertia=read_inertia(
+                owner,
+                inertia,
+                mass=checked_mass,
+                com=com,
+                at=inertia_at,
+                prescribed=prescribed,
+                symmetrize=symmetrize,
+                balance=balance_inertia,
+            ),
+            com=com,
+            pose=None if pose is None else read_pose(owner, "pose", pose),
+            velocity=None if velocity is None else read_velocity(owner, velocity),
+            moving=not prescribed,
+        )
+        _add("body", self._bodies, name, body)
+        return name
+
+    def joint(
+        self,
+        name: str,
+        coupling: Coupling,
+        *,
+        child: str,
+        parent: str = WORLD,
+        frame_C: Any = None,
+        frame_D: Any = None,
+        frame_W: Any = None,
+        laws: Law | Iterable[Law] = (),
+        softness: Softness | None = None,
+        attachment: str | tuple[float, float] = "C",
+        q: Any = None,
+        qd: Any = None,
+        allow_active: bool = False,
+    ) -> str:
+        """Add a joint between two bodies that are there already; returns its name.
+
+        coupling: which poses of C in D it allows
+        child, parent: names of the bodies that carry C and D
+        frame_C, frame_D: poses of C and D in their bodies' frames (forms as `body`'s pose)
+        frame_W: instead of both, one pose in the world where C and D meet at the given poses of
+            the bodies
+        laws: forces along the coordinates
+        softness: of the bilateral rows; by default the builder's
+        attachment: where the rows' forces act: "C"; "own", each body at its own frame; "midpoint";
+            or shares of the way from C to D for child and parent (see `JointGroup`)
+        q, qd: coordinates [m or rad] and their speeds at the start, shape (dof,)
+        allow_active: accept negative stiffness, damping or friction, which feed energy in
+
+        Raises: ValueError naming the joint, the field, the value and the rule.
+        """
+        owner = f"joint {name!r}"
+        self._check_ends(owner, child, parent)
+        if frame_W is not None:
+            if frame_C is not None or frame_D is not None:
+                raise ValueError(f"{owner}: give frame_W or frame_C and frame_D, not both")
+            frames = self._frames_at(owner, read_pose(owner, "frame_W", frame_W), child, parent)
+        else:
+            frames = read_pose(owner, "frame_C", frame_C), read_pose(owner, "frame_D", frame_D)
+        coupling, notes = read_coupling(owner, coupling)
+        dof = coupling.dof
+        laws, law_notes = read_laws(
+            owner, laws, dof=dof, erp=self._softness.erp, allow_active=allow_active
+        )
+        joint = _Joint(
+            coupling=coupling,
+            child=child,
+            parent=parent,
+            frames=frames,
+            laws=laws,
+            softness=read_softness(
+                owner, self._softness if softness is None else softness, 6 - dof
+            ),
+            attachment=read_attachment(owner, attachment),
+            q=None if q is None else _unbatched(owner, "q", q, dof),
+            qd=None if qd is None else _unbatched(owner, "qd", qd, dof),
+        )
+        _add("joint", self._joints, name, joint)
+        self._notes += notes + law_notes + _winding_notes(owner, joint)
+        self._check_masses(owner, child, parent)
+        return name
+
+    def build(self) -> tuple[System, State]:
+        """The system and the state it starts from.
+
+        Bodies without a pose are placed by their joints, breadth first from the world and the
+        bodies with one; see `start_state`.
+
+        Warns: coordinates that start outside their limits, joints whose frames do not meet.
+        """
+        bodies, joints = self._bodies, self._joints
+        if not bodies:
+            raise ValueError("system: there are no bodies; add one with `body`")
+        index = {name: i for i, name in enumerate(bodies)} | {WORLD: WORLD_INDEX}
+        dofs = [joint.coupling.dof for joint in joints.values()]
+        starts = [sum(dofs[:i]) for i in range(len(dofs))]
+        kinds: dict[Hashable, list[int]] = {}
+        for i, joint in enumerate(joints.values()):
+            kinds.setdefault(joint.kind, []).append(i)
+        everything = list(joints.values())
+        groups = []
+        for members in kinds.values():
+            same = [everything[i] for i in members]
+            stacked = jax.tree.map(_stacked, *(joint.leaves for joint in same))
+            groups.append(
+                JointGroup(
+                    **stacked,
+                    joints=tuple(members),
+                    child=tuple(index[joint.child] for joint in same),
+                    parent=tuple(index[joint.parent] for joint in same),
+                    start=tuple(starts[i] for i in members),
+                    attachment=same[0].attachment,
+                    rigid=same[0].rigid,
+                )
+            )
+        topology = Topology(
+            bodies=tuple(bodies),
+            joints=tuple(joints),
+            moving=tuple(body.moving for body in bodies.values()),
+            notes=tuple(self._notes),
+        )
+        dtype = precision()
+        system = System(
+            mass=jnp.array([body.mass for body in bodies.values()], dtype),
+            inertia=jnp.array(np.stack([b.inertia for b in bodies.values()], axis=-1), dtype),
+            com=jnp.array(np.stack([b.com for b in bodies.values()], axis=-1), dtype),
+            gravity=jnp.array(self._gravity, dtype),
+            groups=tuple(groups),
+            topology=topology,
+        )
+        ranks = tuple(leaf.ndim for leaf in jax.tree.leaves(system))
+        system = replace(system, topology=replace(topology, ranks=ranks))
+        state = start_state(
+            system,
+            q=_given(joints, "q"),
+            qd=_given(joints, "qd"),
+            pose=_given(bodies, "pose"),
+            velocity=_given(bodies, "velocity"),
+        )
+        return system, state
+
+    def _check_ends(self, owner: str, child: str, parent: str) -> None:
+        for end, name in (("child", child), ("parent", parent)):
+            if name != WORLD and name not in self._bodies:
+                raise ValueError(
+                    f"{owner}: {end} {name!r} is no body; {near_matches(name, self._bodies)} "
+                    "(bodies are added before their joints)"
+                )
+        if child == parent:
+            raise ValueError(f"{owner}: child and parent are both {child!r}; join two bodies")
+        still = [name == WORLD or not self._bodies[name].moving for name in (child, parent)]
+        if all(still):
+            raise ValueError(
+                f"{owner}: neither {child!r} nor {parent!r} can be moved (the world and bodies of "
+                "prescribed motion); a joint needs a moving body"
+            )
+        if child == WORLD:
+            raise ValueError(
+                f"{owner}: the child is the world; make {parent!r} the child and the world the "
+                "parent"
+            )
+
+    def _frames_at(self, owner: str, place: Pose, child: str, parent: str) -> tuple[Pose, Pose]:
+        frames = []
+        for name in (child, parent):
+            body = self._bodies.get(name)
+            if body is not None and body.pose is None:
+                raise ValueError(
+                    f"{owner}: frame_W needs the start pose of {name!r}; give pose=… to that body, "
+                    "or frame_C and frame_D here"
+                )
+            frames.append(place if body is None else body.pose.inverse() @ place)
+        return frames[0], frames[1]
+
+    def _check_masses(self, owner: str, child: str, parent: str) -> None:
+        if parent == WORLD or not (self._bodies[child].moving and self._bodies[parent].moving):
+            return
+        masses = self._bodies[child].mass, self._bodies[parent].mass
+        if max(masses) > MASS_RATIO * min(masses):
+            warnings.warn(
+                f"{owner}: {child!r} of {masses[0]:g} kg and {parent!r} of {masses[1]:g} kg differ "
+                f"by more than {MASS_RATIO:g} in mass; the solve loses that many digits",
+                stacklevel=3,
+            )
+
+
+def _winding_notes(owner: str, joint: _Joint) -> list[str]:
+    """A note for each pair of limits further apart than a turn of an angle that winds."""
+    notes = []
+    for law in joint.laws:
+        lower, upper = getattr(law, "lower", None), getattr(law, "upper", None)
+        if lower is None or upper is None or not upper - lower > 2 * np.pi:
+            continue
+        q = jnp.zeros(joint.coupling.dof, precision())
+        here = joint.coupling.pose(q)
+        there = joint.coupling.pose(q.at[law.coordinate].set(2 * jnp.pi))
+        same = np.allclose(here.R, there.R, atol=1e-5) and np.allclose(here.p, there.p, atol=1e-5)
+        if same:
+            notes.append(
+                f"{owner}: limits of coordinate {law.coordinate} span {float(upper - lower):.6g} "
+                "rad, more than a turn; the angle is counted over turns from where it starts"
+            )
+    return notes
+
+
+def _stacked(*leaves: Array) -> Array:
+    return jnp.array(np.stack(leaves, axis=-1), precision())
+
+
+def _unbatched(owner: str, field: str, value: Any, dof: int) -> Array:
+    coordinates = read_coordinates(owner, field, value, dof)
+    if coordinates.ndim > 1:
+        raise ValueError(
+            f"{owner}: {field} has shape {np.shape(value)}; give {dof} numbers here, batches to "
+            "`state` of the built system"
+        )
+    return coordinates
+
+
+def _given(elements: Mapping[str, Any], field: str) -> dict[str, Any]:
+    found = {name: getattr(element, field) for name, element in elements.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _add(element: str, elements: dict[str, Any], name: str, value: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{element} {name!r}: a name is a string of at least one character")
+    if name in elements:
+        first = list(elements).index(name)
+        raise ValueError(
+            f"{element} {name!r} is defined twice: as {element} {first} ({elements[name]}) and as "
+            f"{element} {len(elements)} ({value}); rename one"
+        )
+    elements[name] = value

@@ -1,0 +1,1 @@
+"""Couplings: the protocol, what derives them, and the library."""

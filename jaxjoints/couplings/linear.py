@@ -1,0 +1,137 @@
+"""Joints that slide: slider, cylindrical, helical."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..pytree import replace, struct
+from ..spatial import (
+    Pose,
+    basis,
+    dot,
+    quat_conjugate,
+    quat_multiply,
+    quat_rotate_inverse,
+    quat_to_rotation_vector,
+)
+from .coupling import Chart, Coupling, CouplingRows
+from .rotary import Z
+from .winding import twist_angle, twist_part
+from .wrench import about, along, axes, check_axis, direction, stack_rows, unit_axis
+
+
+@struct
+class Slider(Coupling):
+    """C slides along `axis` without turning; one coordinate, the distance [m].
+
+    Rows: forces along two axes p, q normal to `axis` (x, y for the default axis z), moments about
+    x, y, z, then the force along `axis`.
+
+    axis: direction in C and in D, of any length but 0, shape (3,)
+
+    Source: ArtiSynth SliderCoupling (the same rows for axis z).
+    """
+
+    axis: Array = Z
+    dof: ClassVar[int] = 1
+    elementwise: ClassVar[bool] = True
+
+    def pose(self, q: Array) -> Pose:
+        """Displacement by q[0] along the axis."""
+        return Pose.along(self.axis, q[0])
+
+    def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
+        """Distance along the axis."""
+        return dot(unit_axis(self.axis, T), T.p)[None]
+
+    def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
+        """See `Coupling.rows`."""
+        a = unit_axis(self.axis, T)
+        u, v = basis(a)
+        x, y, z = axes(T)
+        W = stack_rows(along(u), along(v), about(x), about(y), about(z), along(a))
+        offset = jnp.stack([dot(u, T.p), dot(v, T.p)])
+        error = jnp.concatenate([offset, quat_to_rotation_vector(T.q)], axis=0)
+        return CouplingRows(W, error, self.coordinates(T), jnp.zeros_like(error))
+
+    def check(self) -> str | None:
+        """See `Coupling.check`."""
+        return check_axis("axis", self.axis)
+
+    def normalized(self) -> "Slider":
+        """See `Coupling.normalized`."""
+        return replace(self, axis=direction(self.axis))
+
+
+@struct
+class Cylindrical(Coupling):
+    """C slides along and turns about `axis`; two coordinates, the distance [m] and the angle [rad].
+
+    Rows: forces along and moments about two axes p, q normal to `axis` (x, y for the default axis
+    z), then the force along and the moment about `axis`. The angle is that of a Hinge.
+
+    axis: direction in C and in D, of any length but 0, shape (3,)
+
+    Source: ArtiSynth CylindricalCoupling (the same rows for axis z, counter-clockwise angle).
+    """
+
+    axis: Array = Z
+    dof: ClassVar[int] = 2
+    elementwise: ClassVar[bool] = True
+
+    def pose(self, q: Array) -> Pose:
+        """Displacement by q[0] along and rotation by q[1] about the axis."""
+        return Pose.along(self.axis, q[0]) @ Pose.about(self.axis, q[1])
+
+    def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
+        """Distance along and angle about the axis, the angle continued from q."""
+        a = unit_axis(self.axis, T)
+        angle = twist_angle(twist_part(T.q, a), a, None if q is None else q[1:])
+        return jnp.concatenate([dot(a, T.p)[None], angle], axis=0)
+
+    def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
+        """See `Coupling.rows`."""
+        a = unit_axis(self.axis, T)
+        u, v = basis(a)
+        W = stack_rows(along(u), along(v), about(u), about(v), along(a), about(a))
+        turn = twist_part(T.q, a)
+        p = quat_rotate_inverse(turn, T.p)
+        tilt = quat_to_rotation_vector(quat_multiply(quat_conjugate(turn), T.q))
+        error = jnp.stack([dot(u, p), dot(v, p), dot(u, tilt), dot(v, tilt)])
+        return CouplingRows(W, error, self.coordinates(T, q), jnp.zeros_like(error))
+
+    def check(self) -> str | None:
+        """See `Coupling.check`."""
+        return check_axis("axis", self.axis)
+
+    def normalized(self) -> "Cylindrical":
+        """See `Coupling.normalized`."""
+        return replace(self, axis=direction(self.axis))
+
+
+@struct
+class Helical(Chart):
+    """C turns about z of D and advances along it by `pitch` [m/rad]; one angle [rad].
+
+    pitch: advance per radian, not 0 and finite (0 is a Hinge, infinity a Slider)
+    """
+
+    pitch: Array
+    dof: ClassVar[int] = 1
+
+    def pose(self, q: Array) -> Pose:
+        """Rotation by q[0] about z and displacement by pitch q[0] along z."""
+        return Pose.about_z(q[0]) @ Pose.along_z(self.pitch * q[0])
+
+    def check(self) -> str | None:
+        """See `Coupling.check`."""
+        pitch = float(np.asarray(self.pitch))
+        if pitch == 0:
+            return "pitch 0 must not be 0; use Hinge for a pure rotation"
+        if np.isinf(pitch):
+            return f"pitch {pitch} must be finite; use Slider for a pure translation"
+        if np.isnan(pitch):
+            return "pitch nan must be a number"
+        return None

@@ -1,0 +1,67 @@
+"""The two extremes: no freedom at all, and all of it."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..pytree import struct
+from ..spatial import Pose, error_twist, quat_to_rotation_vector, so3_right_jacobian_inverse
+from .coupling import Coupling, CouplingRows
+from .winding import unwind
+from .wrench import about, along, axes, stack_rows
+
+
+@struct
+class Fixed(Coupling):
+    """C stays on D: a weld. No coordinates; rows: forces along, moments about x, y, z.
+
+    Source: ArtiSynth SolidCoupling.
+    """
+
+    dof: ClassVar[int] = 0
+    elementwise: ClassVar[bool] = True
+
+    def pose(self, q: Array) -> Pose:
+        """The identity, with q's batch axes."""
+        return Pose.identity(q.shape[1:], dtype=q.dtype)
+
+    def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
+        """None: shape (0,)."""
+        return self.zero(T)
+
+    def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
+        """See `Coupling.rows`."""
+        x, y, z = axes(T)
+        W = stack_rows(along(x), along(y), along(z), about(x), about(y), about(z))
+        error = error_twist(T)
+        return CouplingRows(W, error, self.zero(T), jnp.zeros_like(error))
+
+
+@struct
+class Free(Coupling):
+    """C moves freely; coordinates: position of C in D [m], rotation vector of T_CD [rad].
+
+    No bilateral rows: a place for laws and read-outs. Rotation vector as in `Ball`.
+    """
+
+    dof: ClassVar[int] = 6
+    elementwise: ClassVar[bool] = True
+
+    def pose(self, q: Array) -> Pose:
+        """Position q[:3], rotation vector q[3:]."""
+        return Pose.from_rotation_vector(q[3:], q[:3])
+
+    def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
+        """Position and rotation vector, the latter continued from q."""
+        r = quat_to_rotation_vector(T.q)
+        return jnp.concatenate([T.p, r if q is None else unwind(r, q[3:])], axis=0)
+
+    def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
+        """See `Coupling.rows`."""
+        q = self.coordinates(T, q)
+        rates = so3_right_jacobian_inverse(q[3:])
+        R = T.R
+        W = stack_rows(*(along(R[i]) for i in range(3)), *(about(rates[i]) for i in range(3)))
+        error = jnp.zeros((0, *T.p.shape[1:]), T.p.dtype)
+        return CouplingRows(W, error, q, error)

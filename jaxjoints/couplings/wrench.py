@@ -1,0 +1,54 @@
+"""What hand-written couplings are built from: unit wrenches, in trailing batch axes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from ..spatial import Pose, unit
+
+
+def axes(T: Pose) -> tuple[Array, Array, Array]:
+    """Unit vectors ex, ey, ez, each (3, *1): constants that broadcast against T's batch axes."""
+    shape = (3, 3) + (1,) * (T.p.ndim - 1)
+    identity = jnp.eye(3, dtype=T.p.dtype).reshape(shape)
+    return identity[0], identity[1], identity[2]
+
+
+def along(u: Array) -> Array:
+    """Wrench (u, 0) of a unit force along u, shape (6, *b)."""
+    return jnp.concatenate([u, jnp.zeros_like(u)], axis=0)
+
+
+def about(u: Array) -> Array:
+    """Wrench (0, u) of a unit moment about u, shape (6, *b)."""
+    return jnp.concatenate([jnp.zeros_like(u), u], axis=0)
+
+
+def stack_rows(*wrenches: Array) -> Array:
+    """Six wrenches (6, *b) as the rows of W, shape (6, 6, *b)."""
+    return jnp.stack(jnp.broadcast_arrays(*wrenches))
+
+
+def direction(axis: ArrayLike) -> Array:
+    """Unit vector of an axis of any length but 0, shape (3, *b); numbers may be plain."""
+    return unit(axis if isinstance(axis, jax.Array) else jnp.asarray(axis, float))
+
+
+def unit_axis(axis: ArrayLike, T: Pose) -> Array:
+    """Unit vector of an axis (3, ...) in T's precision, shared by the batch axes it lacks."""
+    axis = jnp.asarray(axis, T.p.dtype)
+    return unit(axis.reshape(axis.shape + (1,) * (T.p.ndim - axis.ndim)))
+
+
+def check_axis(name: str, axis: ArrayLike) -> str | None:
+    """What is wrong with a direction, or None."""
+    axis = np.asarray(axis)
+    if axis.shape != (3,):
+        return f"{name} has shape {axis.shape}; a direction has 3 components"
+    if not np.isfinite(axis).all():
+        return f"{name} {axis.tolist()} must be finite"
+    if np.linalg.norm(axis) < 1e-9:
+        return f"{name} {axis.tolist()} has length 0; give a direction"
+    return None

@@ -1,0 +1,231 @@
+"""Time stepping: from the state at the start of a step to the state at its end."""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .blocks import inverse, multiply
+from .constraints import (
+    effort_impulse,
+    flat_impulses,
+    joint_impulses,
+    projection_problem,
+    row_problem,
+    start_impulses,
+)
+from .kinematics import (
+    JointPlaces,
+    Mechanism,
+    body_twists,
+    gather_coordinates,
+    joint_places,
+    speeds_along,
+    wrenches_on_bodies,
+)
+from .layout import layout
+from .pytree import replace, static, struct
+from .solve.newton import RowSolution, body_velocities, solve_rows
+from .spatial import (
+    cross,
+    matvec,
+    quat_from_rotation_vector,
+    quat_integrate_linearized,
+    quat_multiply,
+    quat_normalize,
+    quat_rotate,
+    quat_rotate_inverse,
+    skew,
+)
+from .system import Control, Info, State
+
+# Residual above which a solve counts as failed, in units of rounding of the speeds involved.
+TOLERATED = 1e5
+
+
+@struct
+class SemiImplicitEuler:
+    """Semi-implicit Euler with ERP, ODE's scheme: new velocities, then positions from them.
+
+    smoothing: ν [m/s or rad/s]: bounded laws act as barriers of acceleration ν²/φ, so that
+        gradients feel a limit before it is touched; 0 for sharp bounds
+    iterations: Newton steps for bounded laws (one linear solve where there are none)
+    projections: Newton steps that move positions back on the joints' surfaces after each step
+    gyroscopic: "transport" carries angular momentum along, conserving it to rounding; "implicit" is
+        ODE's term, "explicit" the plain one, both of first order; "none" leaves it out
+    rotation: "exponential" turns bodies by exp(h ω); "linearized" is ODE's update
+    """
+
+    smoothing: Array | float = 0.0
+    iterations: int = static(default=6)
+    projections: int = static(default=0)
+    gyroscopic: Literal["transport", "implicit", "explicit", "none"] = static(default="transport")
+    rotation: Literal["exponential", "linearized"] = static(default="exponential")
+
+    def advance(
+        self, mechanism: Mechanism, state: State, control: Control, dt: Array
+    ) -> tuple[State, Info]:
+        """One step of dt [s]; all arrays with the batch axes of the mechanism."""
+        places = joint_places(mechanism, state)
+        free = _free_twists(self, mechanism, state, control, dt)
+        if control.effort is not None:
+            free = free + effort_impulse(mechanism, places, control.effort, dt)
+        plan = layout(mechanism.system)
+        solution = None
+        twist = free[:, :-1]
+        if plan.structure is not None:
+            smoothing = jnp.asarray(self.smoothing, dt.dtype)
+            problem = row_problem(mechanism, places, free, dt, smoothing)
+            start = start_impulses(plan, state.impulse)
+            solution = solve_rows(problem, start, iterations=self.iterations)
+            twist = twist + body_velocities(problem, solution.impulse)
+        new = _moved(self, mechanism, state, twist, dt)
+        q = gather_coordinates(mechanism, [place.rows.q for place in places], state)
+        new = replace(new, q=q)
+        if plan.bounds:
+            new = replace(new, impulse=jax.lax.stop_gradient(flat_impulses(plan, solution)))
+        for _ in range(self.projections if plan.structure is not None else 0):
+            new = projected(mechanism, new)
+        return new, _info(mechanism, places, solution, twist, new, q, dt)
+
+
+def projected(mechanism: Mechanism, state: State) -> State:
+    """State moved by one Newton step towards the joints' surfaces, by the least M-weighted motion.
+
+    Displacements M⁻¹ Gᵀ λ with A λ = -φ; velocities stay as they are.
+    """
+    places = joint_places(mechanism, state)
+    problem = projection_problem(mechanism, places)
+    shift = body_velocities(problem, solve_rows(problem, iterations=1).impulse)
+    q = quat_normalize(state.quaternion)
+    return replace(
+        state,
+        position=state.position + quat_rotate(q, shift[:3]),
+        quaternion=quat_normalize(quat_multiply(q, quat_from_rotation_vector(shift[3:]))),
+    )
+
+
+def _free_twists(
+    scheme: SemiImplicitEuler, mechanism: Mechanism, state: State, control: Control, dt: Array
+) -> Array:
+    """Twists in body axes after dt without impulses of rows, (6, bodies + 1, *batch)."""
+    system = mechanism.system
+    moving = _moving(mechanism, state)
+    q = quat_normalize(state.quaternion)
+    given = body_twists(state)
+    inertia = system.inertia
+    linear, omega = given[:3], given[3:]
+    spin = matvec(inertia, omega)
+    if scheme.gyroscopic == "implicit":
+        # (I - h [L]ₓ)⁻¹ L: ODE's implicit gyroscopic term (Lacoursière) in body axes.
+        omega = multiply(inverse(inertia - dt * skew(spin)), spin)
+    elif scheme.gyroscopic == "explicit":
+        omega = omega - dt * matvec(mechanism.inverse_inertia[:, :, :-1], cross(omega, spin))
+    push = jnp.broadcast_to(dt * system.gravity[:, None], linear.shape)
+    if control.wrench is not None:
+        inverse_mass = mechanism.inverse_mass[None, :-1]
+        force, torque = control.wrench[:3], quat_rotate_inverse(q, control.wrench[3:])
+        push = push + dt * inverse_mass * force
+        omega = omega + dt * matvec(mechanism.inverse_inertia[:, :, :-1], torque)
+    linear = linear + quat_rotate_inverse(q, push)
+    twist = jnp.concatenate([linear, omega], axis=0)
+    prescribed = given
+    still = [i for i, moves in enumerate(system.topology.moving) if not moves]
+    if control.twist is not None and still:
+        at = np.array(still)
+        wanted = jnp.concatenate(
+            [
+                quat_rotate_inverse(q[:, at], control.twist[:3]),
+                quat_rotate_inverse(q[:, at], control.twist[3:]),
+            ]
+        )
+        prescribed = prescribed.at[:, at].set(wanted)
+    if still:
+        twist = jnp.where(moving, twist, prescribed)
+    return jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
+
+
+def _moved(
+    scheme: SemiImplicitEuler, mechanism: Mechanism, state: State, twist: Array, dt: Array
+) -> State:
+    """State after moving for dt at constant twists in body axes of the start."""
+    q = quat_normalize(state.quaternion)
+    velocity = quat_rotate(q, twist[:3])
+    omega_body = twist[3:]
+    turn = quat_from_rotation_vector(dt * omega_body)
+    if scheme.rotation == "linearized":
+        quaternion = quat_integrate_linearized(q, quat_rotate(q, omega_body), dt)
+    else:
+        quaternion = quat_normalize(quat_multiply(q, turn))
+    omega = quat_rotate(q, omega_body)
+    if scheme.gyroscopic == "transport":
+        # The angular momentum stays where it is in the world while the body turns under it.
+        spin = quat_rotate(q, matvec(mechanism.system.inertia, omega_body))
+        carried = matvec(
+            mechanism.inverse_inertia[:, :, :-1], quat_rotate_inverse(quaternion, spin)
+        )
+        omega = jnp.where(_moving(mechanism, state), quat_rotate(quaternion, carried), omega)
+    return replace(
+        state,
+        position=state.position + dt * velocity,
+        quaternion=quaternion,
+        velocity=velocity,
+        omega=omega,
+        time=state.time + dt,
+    )
+
+
+def _info(
+    mechanism: Mechanism,
+    places: tuple[JointPlaces, ...],
+    solution: RowSolution | None,
+    twist: Array,
+    new: State,
+    q: Array,
+    dt: Array,
+) -> Info:
+    """What the step did; unused parts cost nothing once compiled."""
+    system = mechanism.system
+    batch = new.time.shape
+    zero = jnp.zeros(batch, dt.dtype)
+    errors, qd = [zero], []
+    twist = jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
+    for group, place in zip(system.groups, places, strict=True):
+        k = group.coupling.dof
+        if k < 6:
+            worst = jnp.max(jnp.abs(place.rows.error), axis=(0, 1))
+            errors.append(jnp.broadcast_to(worst, batch))
+        if k == 0:
+            qd.append(place.rows.q)
+            continue
+        child, parent = wrenches_on_bodies(group, place, range(6 - k, 6))
+        qd.append(speeds_along(group, child, parent, twist))
+    if solution is None:
+        wrench = jnp.zeros((6, len(system.topology.joints), *batch), dt.dtype)
+        law_force, residual = jnp.zeros_like(q), zero
+    else:
+        impulse, by_coordinate = joint_impulses(mechanism, places, solution.impulse)
+        wrench = impulse / dt
+        law_force = gather_coordinates(mechanism, by_coordinate, new) / dt
+        residual = jnp.broadcast_to(solution.residual, batch)
+    speed = jnp.max(jnp.abs(new.velocity), axis=(0, 1)) + jnp.max(jnp.abs(new.omega), axis=(0, 1))
+    rounding = TOLERATED * jnp.finfo(dt.dtype).eps
+    finite = jnp.isfinite(jnp.sum(new.position, axis=(0, 1)) + jnp.sum(new.quaternion, axis=(0, 1)))
+    ok = finite & jnp.isfinite(speed) & (residual <= rounding * (1 + speed))
+    return Info(
+        ok=ok,
+        residual=residual,
+        error=jnp.max(jnp.stack(errors), axis=0),
+        q=q,
+        qd=gather_coordinates(mechanism, qd, new),
+        wrench=wrench,
+        law_force=law_force,
+    )
+
+
+def _moving(mechanism: Mechanism, state: State) -> np.ndarray:
+    """True for bodies that obey forces, shape (1, bodies, *1)."""
+    moving = np.array(mechanism.system.topology.moving)
+    return moving.reshape((1, -1) + (1,) * state.time.ndim)

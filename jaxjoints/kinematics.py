@@ -1,0 +1,276 @@
+"""Where joints stand and how bodies move: relative poses, coordinates, energy, momentum."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .blocks import inverse
+from .couplings.coupling import CouplingRows
+from .pytree import map_trailing, materialize, replace, static, struct
+from .spatial import (
+    Pose,
+    cross,
+    dot,
+    matvec,
+    quat_conjugate,
+    quat_multiply,
+    quat_normalize,
+    quat_rotate,
+    quat_rotate_inverse,
+    quat_to_matrix,
+)
+from .system import STATE_RANKS, JointGroup, State, System, batch_shape, expand
+
+
+@struct
+class Mechanism:
+    """A system made ready for a batch: leaves of equal rank, frames about the centres of mass.
+
+    Bodies have one more column for whatever does not move, of infinite mass.
+
+    inverse_mass: [1/kg], shape (bodies + 1, *batch); inverse_inertia: body axes [1/(kg m²)], shape
+    (3, 3, bodies + 1, *batch); both 0 for the world and bodies of prescribed motion
+    orders: for each group the order in which its joints stand here
+    """
+
+    system: System
+    inverse_mass: Array
+    inverse_inertia: Array
+    orders: tuple[tuple[int, ...], ...] = static()
+
+
+@struct
+class JointPlaces:
+    """Where the joints of one group stand; poses of shape (…, joints, *batch).
+
+    C_in_child, C_in_parent: pose of C about the centre of mass of each body, in its axes
+    D_to_C: from C's origin to D's, in C axes [m]
+    rows: what the coupling says of T_CD
+    """
+
+    C_in_child: Pose
+    C_in_parent: Pose
+    D_to_C: Array
+    rows: CouplingRows
+
+
+def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | None = None):
+    """A `Mechanism` for `batch` batch axes, the joints of each group in the given order."""
+    if orders is None:
+        orders = tuple(tuple(range(len(group.joints))) for group in system.groups)
+    ranks = system.topology.ranks
+    rank_tree = jax.tree.unflatten(jax.tree.structure(system), ranks)
+    system = expand(system, list(ranks), batch)
+    groups = []
+    for group, rank, order in zip(system.groups, rank_tree.groups, orders, strict=True):
+        if order != tuple(range(len(order))):
+            picked = np.array(order)
+            group = jax.tree.map(lambda x, r: jnp.take(x, picked, axis=r - 1), group, rank)  # noqa: B023
+            names = ("joints", "child", "parent", "start")
+            group = replace(group, **{n: tuple(getattr(group, n)[i] for i in order) for n in names})
+        groups.append(_about_centres(group, _with_world(system.com)))
+    moving = _moving(system, batch)
+    identity = jnp.eye(3, dtype=system.inertia.dtype).reshape((3, 3) + (1,) * (batch + 1))
+    # Bodies of prescribed motion: their numbers may be anything and must not reach a division.
+    mass = jnp.where(moving, system.mass, 1.0)
+    inertia = jnp.where(moving[None, None], system.inertia, identity)
+    inverse_mass = _with_world(jnp.where(moving, 1 / mass, 0.0), axis=0)
+    inverse_inertia = jnp.where(moving[None, None], inverse(inertia), 0.0)
+    inverse_inertia = _with_world(inverse_inertia, axis=2)
+    return Mechanism(replace(system, groups=tuple(groups)), inverse_mass, inverse_inertia, orders)
+
+
+def joint_places(mechanism: Mechanism, state: State) -> tuple[JointPlaces, ...]:
+    """Places of all joints, group by group."""
+    position = _with_world(state.position)
+    quaternion = quat_normalize(state.quaternion)
+    one = jnp.zeros_like(quaternion[:, :1]).at[0].set(1.0)
+    quaternion = jnp.concatenate([quaternion, one], axis=1)
+    places = tuple(_places(group, position, quaternion, state) for group in mechanism.system.groups)
+    # Without the barrier XLA computes the places again inside everything that reads them.
+    return materialize(places)
+
+
+def coordinates(system: System, state: State) -> Array:
+    """Coordinates of all joints, continued from `state.q`, shape (coordinates, *batch)."""
+    mechanism, state = _ready(system, state)
+    return gather_coordinates(mechanism, [p.rows.q for p in joint_places(mechanism, state)], state)
+
+
+def speeds(system: System, state: State) -> Array:
+    """Speeds q̇ = N v_CD of all coordinates, shape (coordinates, *batch)."""
+    mechanism, state = _ready(system, state)
+    twist = _with_world(body_twists(state))
+    found = []
+    for group, place in zip(mechanism.system.groups, joint_places(mechanism, state), strict=True):
+        k = group.coupling.dof
+        if k == 0:
+            found.append(place.rows.q)
+            continue
+        child, parent = wrenches_on_bodies(group, place, range(6 - k, 6))
+        found.append(speeds_along(group, child, parent, twist))
+    return gather_coordinates(mechanism, found, state)
+
+
+def joint_errors(system: System, state: State) -> Array:
+    """Largest bilateral error of each joint [m or rad], shape (joints, *batch)."""
+    mechanism, state = _ready(system, state)
+    shape = (len(system.topology.joints), *state.time.shape)
+    errors = jnp.zeros(shape, state.q.dtype)
+    for group, place in zip(mechanism.system.groups, joint_places(mechanism, state), strict=True):
+        if group.coupling.dof < 6:
+            worst = jnp.max(jnp.abs(place.rows.error), axis=0)
+            errors = errors.at[np.array(group.joints)].set(worst)
+    return errors
+
+
+def body_poses(system: System, state: State) -> Pose:
+    """Poses of the body frames in the world, (…, bodies, *batch)."""
+    _, state = _ready(system, state)
+    com = expand(system.com, [2], state.time.ndim)
+    q = quat_normalize(state.quaternion)
+    return Pose(state.position - quat_rotate(q, com), q)
+
+
+def energy(system: System, state: State) -> tuple[Array, Array]:
+    """Kinetic energy and potential energy of gravity [J] of the moving bodies, (*batch) each."""
+    mechanism, state = _ready(system, state)
+    system = mechanism.system
+    moving = _moving(system, state.time.ndim)
+    mass = jnp.where(moving, system.mass, 0.0)
+    omega = quat_rotate_inverse(quat_normalize(state.quaternion), state.omega)
+    turning = jnp.where(moving, dot(omega, matvec(system.inertia, omega)), 0.0)
+    kinetic = 0.5 * (mass * dot(state.velocity, state.velocity) + turning)
+    potential = -mass * dot(system.gravity[:, None], state.position)
+    return jnp.sum(kinetic, axis=0), jnp.sum(potential, axis=0)
+
+
+def momentum(system: System, state: State) -> Array:
+    """Linear momentum [kg m/s] and angular about the world's origin [kg m²/s], (6, *batch)."""
+    mechanism, state = _ready(system, state)
+    system = mechanism.system
+    moving = _moving(system, state.time.ndim)
+    linear = jnp.where(moving[None], system.mass[None] * state.velocity, 0.0)
+    q = quat_normalize(state.quaternion)
+    spin = quat_rotate(q, matvec(system.inertia, quat_rotate_inverse(q, state.omega)))
+    angular = jnp.where(moving[None], spin, 0.0) + cross(state.position, linear)
+    return jnp.concatenate([jnp.sum(linear, axis=1), jnp.sum(angular, axis=1)], axis=0)
+
+
+def body_twists(state: State) -> Array:
+    """Twists at the centres of mass in body axes, shape (6, bodies, *batch)."""
+    q = quat_normalize(state.quaternion)
+    linear, angular = quat_rotate_inverse(q, state.velocity), quat_rotate_inverse(q, state.omega)
+    return jnp.concatenate([linear, angular], axis=0)
+
+
+def wrenches_on_bodies(
+    group: JointGroup, place: JointPlaces, rows: Sequence[int]
+) -> tuple[Array, Array]:
+    """Wrenches of unit impulses of some rows of W on child and parent, about their centres of mass
+    in their axes: two arrays (6, rows, joints, *batch), the transposed Jacobians of the row speeds.
+    """
+    W = jnp.swapaxes(_picked(place.rows.W, rows), 0, 1)
+    on_child, on_parent = group.attachment
+    child = _moved(place.C_in_child, place.D_to_C, on_child, W)
+    return child, -_moved(place.C_in_parent, place.D_to_C, on_parent, W)
+
+
+def speeds_along(group: JointGroup, child: Array, parent: Array, twist: Array) -> Array:
+    """Speeds of rows with wrenches (6, rows, joints, *batch) on child and parent, for twists of the
+    bodies (6, bodies + 1, *batch), shape (rows, joints, *batch).
+    """
+    v, u = twist[:, np.array(group.child)], twist[:, np.array(group.parent)]
+    return sum(child[i] * v[i][None] + parent[i] * u[i][None] for i in range(6))
+
+
+def gather_coordinates(mechanism: Mechanism, parts: list[Array], state: State) -> Array:
+    """Flat vector (coordinates, *batch) of arrays (k, joints, *batch), one per group."""
+    flat = jnp.zeros(state.q.shape, state.q.dtype)
+    for group, part in zip(mechanism.system.groups, parts, strict=True):
+        if group.coupling.dof:
+            part = jnp.broadcast_to(part, part.shape[:2] + state.time.shape)
+            flat = flat.at[coordinate_indices(group)].set(part)
+    return flat
+
+
+def coordinate_indices(group: JointGroup) -> np.ndarray:
+    """Place of each coordinate of a group in the flat vectors, shape (k, joints)."""
+    return np.array(group.start)[None] + np.arange(group.coupling.dof)[:, None]
+
+
+def _ready(system: System, state: State) -> tuple[Mechanism, State]:
+    """Mechanism and state with the batch axes of both."""
+    batch = batch_shape(system, state, None)
+    state = expand(state, jax.tree.leaves(STATE_RANKS), len(batch))
+    state = jax.tree.map(lambda x, r: jnp.broadcast_to(x, x.shape[:r] + batch), state, STATE_RANKS)
+    return prepare(system, len(batch)), state
+
+
+def _with_world(x: Array, axis: int = 1) -> Array:
+    """Per-body array with one more body of zeros."""
+    return jnp.concatenate([x, jnp.zeros_like(jax.lax.slice_in_dim(x, 0, 1, axis=axis))], axis=axis)
+
+
+def _moving(system: System, batch: int) -> np.ndarray:
+    """True for bodies that obey forces, shape (bodies, *1)."""
+    return np.array(system.topology.moving).reshape((-1,) + (1,) * batch)
+
+
+def _about_centres(group: JointGroup, com: Array) -> JointGroup:
+    """A group whose frames stand about the centres of mass, with unit quaternions."""
+    child, parent = np.array(group.child), np.array(group.parent)
+    frame_C = Pose(group.frame_C.p - com[:, child], quat_normalize(group.frame_C.q))
+    frame_D = Pose(group.frame_D.p - com[:, parent], quat_normalize(group.frame_D.q))
+    return replace(group, frame_C=frame_C, frame_D=frame_D)
+
+
+def _places(group: JointGroup, position: Array, quaternion: Array, state: State) -> JointPlaces:
+    child, parent = np.array(group.child), np.array(group.parent)
+    A = Pose(position[:, child], quaternion[:, child])
+    B = Pose(position[:, parent], quaternion[:, parent])
+    q_C = quat_multiply(A.q, group.frame_C.q)
+    q_D = quat_multiply(B.q, group.frame_D.q)
+    # From D's origin to C's: differences of nearby points, so that float32 keeps small errors.
+    offset = (A.p - B.p) + (A.rotate(group.frame_C.p) - B.rotate(group.frame_D.p))
+    T = Pose(quat_rotate_inverse(q_D, offset), quat_multiply(quat_conjugate(q_D), q_C))
+    near = state.q[coordinate_indices(group)]
+    time = state.time[None]
+    if group.coupling.elementwise:
+        rows = group.coupling.rows(T, near, time)
+    else:
+        axes = T.p.ndim - 1
+        with jax.default_matmul_precision("highest"):
+            rows = map_trailing(
+                lambda coupling, T, q, t: coupling.rows(T, q, t),
+                axes,
+                group.coupling,
+                T,
+                jax.lax.stop_gradient(near),
+                time,
+            )
+    in_parent = group.frame_D @ T
+    return JointPlaces(group.frame_C, in_parent, -T.rotate_inverse(T.p), rows)
+
+
+def _picked(W: Array, rows: Sequence[int]) -> Array:
+    """Some rows of W: a slice where they follow each other, which costs nothing."""
+    first, count = rows[0], len(rows)
+    if tuple(rows) == tuple(range(first, first + count)):
+        return W[first : first + count]
+    return W[np.array(rows)]
+
+
+def _moved(place: Pose, D_to_C: Array, share: float, W: Array) -> Array:
+    """Wrenches W (6, rows, …) at a point between C and D, seen about a body's centre of mass."""
+    if share:
+        place = Pose(place.apply(share * D_to_C), place.q)
+    R = quat_to_matrix(place.q)
+    force = sum(R[:, k, None] * W[None, k] for k in range(3))
+    moment = sum(R[:, k, None] * W[None, 3 + k] for k in range(3))
+    return jnp.concatenate(
+        jnp.broadcast_arrays(force, moment + cross(place.p[:, None], force)), axis=0
+    )

@@ -1,0 +1,216 @@
+"""Laws: forces along one coordinate of a joint, as limits, damping, friction.
+
+A law is a frozen record whose leaves are its parameters. It is a pure function of one coordinate's
+value; the forces of all laws on one coordinate add up in one row of the solver, so any number of
+them combine. Units follow the coordinate: [m, N, N/m, N s/m] or [rad, N m, N m/rad, N m s/rad].
+"""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .pytree import static, struct
+from .rows import Bound, Hard, Linear, spring_softness, zero_like
+
+
+class Law:
+    """Base of all laws.
+
+    coordinate: which coordinate of the joint the law acts on (static)
+    elementwise: `force` takes trailing batch axes as they are
+    kind: the type of row that `force` returns: `Linear`, `Hard` or `Bound`
+    two_sided: a `Bound` with lower and upper
+    """
+
+    coordinate: int
+    kind: ClassVar[type]
+    two_sided: ClassVar[bool] = False
+    elementwise: ClassVar[bool] = False
+
+    def force(self, q: Array, dt: Array) -> Linear | Hard | Bound:
+        """The row for one coordinate with value q at the start of a step dt [s]; scalars."""
+        raise NotImplementedError
+
+    def check(self) -> str | None:
+        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+        return None
+
+
+@struct
+class Limits(Law):
+    """A coordinate kept within lower ≤ q ≤ upper by a one-sided force at the nearer bound.
+
+    Soft with `stiffness` and `damping`: past the bound, the implicit Euler step of that spring and
+    damper, the force never pulling. Otherwise hard, or as soft as ODE's `erp` and `cfm` say.
+
+    lower, upper: bounds; None (or ∓inf at build) for an absent side; equal bounds make a `Lock`
+    stiffness: [N/m or N m/rad]; damping: [N s/m or N m s/rad]
+    erp: share of the violation that one step removes; cfm: velocity per unit force
+    max_correction: largest speed at which a hard stop moves a violation out [m/s or rad/s], or None
+    anticipate: True: the stop acts in the step that would pass it; False: only once it has been
+        passed at the start of a step, as in ODE and ArtiSynth
+    """
+
+    lower: Array | float | None = None
+    upper: Array | float | None = None
+    stiffness: Array | float | None = None
+    damping: Array | float | None = None
+    erp: Array | float | None = None
+    cfm: Array | float | None = None
+    max_correction: Array | float | None = 10.0
+    coordinate: int = static(default=0, kw_only=True)
+    anticipate: bool = static(default=True, kw_only=True)
+    kind: ClassVar[type] = Bound
+    elementwise: ClassVar[bool] = True
+
+    def force(self, q: Array, dt: Array) -> Bound:
+        """See `Law.force`."""
+        if self.upper is None:
+            gap, sign = q - self.lower, jnp.ones_like(q)
+        elif self.lower is None:
+            gap, sign = self.upper - q, -jnp.ones_like(q)
+        else:
+            below = q - self.lower < self.upper - q
+            gap = jnp.where(below, q - self.lower, self.upper - q)
+            sign = jnp.where(below, jnp.ones_like(q), -jnp.ones_like(q))
+        soft = self.stiffness is not None
+        if soft:
+            erp, cfm = spring_softness(self.stiffness, self.damping, dt)
+        else:
+            erp, cfm = self.erp, self.cfm
+        inside, outside = jnp.maximum(gap, 0.0), jnp.minimum(gap, 0.0)
+        correction = erp * outside / dt
+        if not soft and self.max_correction is not None:
+            correction = jnp.maximum(correction, -self.max_correction)
+        if self.anticipate:
+            present, bias = jnp.ones_like(q), correction + inside / dt
+        else:
+            present, bias = (gap <= 0).astype(q.dtype), correction
+        violation = zero_like(q) if soft else outside
+        return Bound(sign, bias, cfm / dt + zero_like(q), present, violation)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        problem = _check_numbers(self, "max_correction")
+        if problem:
+            return problem
+        if self.lower is None and self.upper is None:
+            return "has neither lower nor upper; give at least one bound"
+        soft = self.stiffness is not None or self.damping is not None
+        if soft and (self.erp is not None or self.cfm is not None):
+            return "has both stiffness/damping and erp/cfm; give one pair"
+        if soft and not (_value(self.stiffness) + _value(self.damping)) > 0:
+            return "stiffness and damping are both 0; a soft stop needs one of them"
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            return f"lower {self.lower} must not be above upper {self.upper}"
+        return None
+
+
+@struct
+class Lock(Law):
+    """A coordinate held on `value`: hard, or soft as `Limits` says.
+
+    A hard lock (no stiffness, cfm 0) leaves the other laws of its coordinate without effect.
+    """
+
+    value: Array | float
+    erp: Array | float = 0.2
+    cfm: Array | float = 0.0
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Hard
+    elementwise: ClassVar[bool] = True
+
+    def force(self, q: Array, dt: Array) -> Hard:
+        """See `Law.force`."""
+        error = q - self.value
+        return Hard(self.erp * error / dt, self.cfm / dt + zero_like(q), error)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return _check_numbers(self)
+
+
+@struct
+class SpringDamper(Law):
+    """Force -k (q - rest) - d q̇ by an implicit Euler step: stable at any stiffness and step."""
+
+    stiffness: Array | float = 0.0
+    damping: Array | float = 0.0
+    rest: Array | float = 0.0
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Linear
+    elementwise: ClassVar[bool] = True
+
+    def force(self, q: Array, dt: Array) -> Linear:
+        """See `Law.force`."""
+        resistance = dt * (dt * self.stiffness + self.damping)
+        return Linear(resistance + zero_like(q), -dt * self.stiffness * (q - self.rest))
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return _check_numbers(self, "rest")
+
+
+@struct
+class Damping(Law):
+    """Viscous force -d q̇, by an implicit Euler step. damping: d [N s/m or N m s/rad]."""
+
+    damping: Array | float
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Linear
+    elementwise: ClassVar[bool] = True
+
+    def force(self, q: Array, dt: Array) -> Linear:
+        """See `Law.force`."""
+        return Linear(dt * self.damping + zero_like(q), zero_like(q))
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return _check_numbers(self)
+
+
+@struct
+class DryFriction(Law):
+    """Dry (Coulomb) friction: up to `friction` [N or N m] against the motion, or sticking."""
+
+    friction: Array | float
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Bound
+    two_sided: ClassVar[bool] = True
+    elementwise: ClassVar[bool] = True
+
+    def force(self, q: Array, dt: Array) -> Bound:
+        """See `Law.force`."""
+        zero, most = zero_like(q), dt * self.friction + zero_like(q)
+        one = jnp.ones_like(zero)
+        return Bound(one, zero, zero, one, zero, lower=-most, upper=most)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return _check_numbers(self)
+
+
+def _value(x) -> float:
+    return 0.0 if x is None else float(np.max(np.asarray(x)))
+
+
+def _check_numbers(law: Law, *signed: str) -> str | None:
+    """The first field that is NaN, or out of its range, as a sentence."""
+    for name, value in vars(law).items():
+        if value is None or isinstance(value, bool) or name == "coordinate":
+            continue
+        numbers = np.asarray(value, float)
+        if np.isnan(numbers).any():
+            hint = "; leave an absent side out (None)" if name in ("lower", "upper") else ""
+            return f"{name} {value} must be a number{hint}"
+        if name in signed or name in ("lower", "upper", "value"):
+            continue
+        if not np.isfinite(numbers).all():
+            return f"{name} {value} must be finite"
+        if name == "erp" and ((numbers < 0) | (numbers > 1)).any():
+            return f"erp {value} must lie in [0, 1]"
+        if name == "cfm" and (numbers < 0).any():
+            return f"cfm {value} must be >= 0"
+    return None

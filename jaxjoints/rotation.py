@@ -1,0 +1,285 @@
+"""Vectors, quaternions and rotations, elementwise in trailing batch axes.
+
+Components lead and batch axes trail: a vector is (3, *b), a quaternion (4, *b) with w first, a
+matrix (3, 3, *b). Trailing axes broadcast by size; operands of unequal rank are the caller's to
+expand. Values and derivatives are finite everywhere: each guard swaps the input of the branch not
+taken (a double `where`), because a NaN there would reach the derivative. Derivatives with respect
+to a quaternion are in its raw components.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+
+def dot(a: Array, b: Array) -> Array:
+    """Inner product Σ aᵢ bᵢ of (k, *b) with (k, *b), shape (*b)."""
+    return reduce(add, (a[i] * b[i] for i in range(len(a))))
+
+
+def cross(a: Array, b: Array) -> Array:
+    """Vector product a × b, shape (3, *b)."""
+    return stack(*_cross(a, b))
+
+
+def norm(v: Array) -> Array:
+    """Length |v| of (k, *b), shape (*b); value and derivative are 0 at v = 0."""
+    # Protects √ and its derivative from v = 0, and from |v|² below the smallest normal number.
+    square = dot(v, v)
+    usable = square > jnp.finfo(square.dtype).tiny
+    return jnp.where(usable, jnp.sqrt(jnp.where(usable, square, 1.0)), 0.0)
+
+
+def unit(v: Array) -> Array:
+    """Direction v / |v|, shape (k, *b); v itself, with derivative 1, where |v| is 0."""
+    # Protects the division from v = 0.
+    length = norm(v)
+    return v / jnp.where(length > 0, length, 1.0)[None]
+
+
+def skew(v: Array) -> Array:
+    """Matrix [v]ₓ of the vector product, [v]ₓ u = v × u, shape (3, 3, *b)."""
+    x, y, z = v[0], v[1], v[2]
+    zero = jnp.zeros_like(x)
+    return _matrix(zero, -z, y, z, zero, -x, -y, x, zero)
+
+
+def matvec(M: Array, v: Array) -> Array:
+    """Product of a matrix (m, k, *b) and a vector (k, *b), shape (m, *b)."""
+    return reduce(add, (M[:, k] * v[None, k] for k in range(len(v))))
+
+
+def matmul(A: Array, B: Array) -> Array:
+    """Product of small matrices (m, k, *b) and (k, n, *b), shape (m, n, *b)."""
+    return reduce(add, (A[:, k, None] * B[None, k] for k in range(len(B))))
+
+
+def transpose(A: Array) -> Array:
+    """Transpose of a matrix (m, k, *b), shape (k, m, *b)."""
+    return jnp.swapaxes(A, 0, 1)
+
+
+def quat_multiply(a: Array, b: Array) -> Array:
+    """Hamilton product a ⊗ b: rotation b followed by rotation a, shape (4, *b)."""
+    return stack(
+        a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3],
+        a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
+        a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1],
+        a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0],
+    )
+
+
+def quat_conjugate(q: Array) -> Array:
+    """Conjugate q* = (w, -x, -y, -z), the inverse rotation of a unit quaternion, shape (4, *b)."""
+    return stack(q[0], -q[1], -q[2], -q[3])
+
+
+def quat_rotate(q: Array, v: Array) -> Array:
+    """Vector R(q) v for a unit quaternion: v + 2 w u × v + 2 u × (u × v), shape (3, *b)."""
+    return stack(*_rotate(q[0], q[1:], v))
+
+
+def quat_rotate_inverse(q: Array, v: Array) -> Array:
+    """Vector R(q)ᵀ v for a unit quaternion, shape (3, *b)."""
+    return stack(*_rotate(-q[0], q[1:], v))
+
+
+def quat_to_matrix(q: Array) -> Array:
+    """Rotation matrix R(q) of a unit quaternion, shape (3, 3, *b)."""
+    w, x, y, z = q[0], q[1], q[2], q[3]
+    X, Y, Z = 2 * x, 2 * y, 2 * z
+    return _matrix(
+        *(1 - (y * Y + z * Z), x * Y - w * Z, x * Z + w * Y),
+        *(x * Y + w * Z, 1 - (x * X + z * Z), y * Z - w * X),
+        *(x * Z - w * Y, y * Z + w * X, 1 - (x * X + y * Y)),
+    )
+
+
+def quat_from_matrix(R: Array) -> Array:
+    """Unit quaternion with w ≥ 0 of a rotation matrix (3, 3, *b), shape (4, *b).
+
+    The matrix holds the four vectors 4 qᵢ q; the one whose own entry 4 qᵢ² is largest is ≥ 1 long
+    on a rotation, so scaling it to unit length is well conditioned at every angle, π included.
+    Source: Shepperd, "Quaternion from rotation matrix", J. Guidance and Control 1 (1978).
+    """
+    a, b, c = R[0, 0], R[1, 1], R[2, 2]
+    wx, wy, wz = R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]
+    xy, xz, yz = R[0, 1] + R[1, 0], R[0, 2] + R[2, 0], R[1, 2] + R[2, 1]
+    ww, xx, yy, zz = 1 + a + b + c, 1 + a - b - c, 1 - a + b - c, 1 - a - b + c
+    q = stack(ww, wx, wy, wz)
+    largest = ww
+    for square, candidate in (
+        (xx, (wx, xx, xy, xz)),
+        (yy, (wy, xy, yy, yz)),
+        (zz, (wz, xz, yz, zz)),
+    ):
+        q = jnp.where((square > largest)[None], stack(*candidate), q)
+        largest = jnp.maximum(largest, square)
+    return unit(jnp.where((q[0] < 0)[None], -q, q))
+
+
+def quat_normalize(q: Array) -> Array:
+    """Unit quaternion q / |q|, shape (4, *b); a zero quaternion is returned as it is."""
+    return unit(q)
+
+
+def quat_from_rotation_vector(r: Array) -> Array:
+    """Exponential of a rotation vector r [rad]: (cos θ/2, r sin(θ/2)/θ), θ = |r|, shape (4, *b)."""
+    c0, c1, *_ = stumpff(dot(r, r) / 4)
+    s = c1 / 2
+    return stack(c0, s * r[0], s * r[1], s * r[2])
+
+
+def quat_to_rotation_vector(q: Array) -> Array:
+    """Logarithm of a rotation: the rotation vector r [rad] with |r| in [0, π], shape (3, *b).
+
+    r = 2 atan2(|u|, w) u / |u| for q = (w, u) of any length. q and -q give the same r; at π, where
+    both signs of r are right, the one whose first nonzero component is positive.
+    """
+    w, x, y, z = q[0], q[1], q[2], q[3]
+    flip = (z < 0) & (y == 0) | (y < 0)
+    flip = flip & (x == 0) | (x < 0)
+    flip = flip & (w == 0) | (w < 0)
+    w = jnp.where(flip, -w, w)
+    square = x * x + y * y + z * z
+    small = square < 0.01 * w * w
+    # Protects the series from w = 0, and √ and the division from u = 0 (and from q = 0).
+    w_small = jnp.where(small, w, 1.0)
+    ratio = jnp.where(small, square, 0.0) / (w_small * w_small)
+    series = _polynomial(ratio, [2 * (-1) ** n / (2 * n + 1) for n in range(9)]) / w_small
+    usable = ~small & (square > jnp.finfo(square.dtype).tiny)
+    length = jnp.sqrt(jnp.where(usable, square, 1.0))
+    scale = jnp.where(small, series, 2 * jnp.arctan2(length, w) / length)
+    scale = jnp.where(flip, -scale, scale)
+    return stack(scale * x, scale * y, scale * z)
+
+
+def quat_integrate(q: Array, omega_world: Array, dt: ArrayLike) -> Array:
+    """Orientation after turning at a constant ω [rad/s] in world axes: exp(dt ω) ⊗ q.
+
+    dt: time [s], one number or (*b)
+    """
+    r = stack(*(dt * omega_world[i] for i in range(3)))
+    return quat_normalize(quat_multiply(quat_from_rotation_vector(r), q))
+
+
+def quat_integrate_linearized(q: Array, omega_world: Array, dt: ArrayLike) -> Array:
+    """First-order `quat_integrate`, ODE's update: q + dt/2 (0, ω) ⊗ q, normalized."""
+    x, y, z = (0.5 * dt * omega_world[i] for i in range(3))
+    spin = stack(jnp.zeros_like(x), x, y, z)
+    return quat_normalize(q + quat_multiply(spin, q))
+
+
+def so3_exp(r: Array) -> Array:
+    """Rotation matrix exp [r]ₓ of a rotation vector r [rad], shape (3, 3, *b)."""
+    c0, c1, c2, *_ = stumpff(dot(r, r))
+    return _commuting_matrix(r, c0, c1, c2)
+
+
+def so3_log(R: Array) -> Array:
+    """Rotation vector [rad] of a rotation matrix (3, 3, *b), angle in [0, π], shape (3, *b)."""
+    return quat_to_rotation_vector(quat_from_matrix(R))
+
+
+def so3_right_jacobian(r: Array) -> Array:
+    """Matrix J with exp(r + dr) = exp(r) exp(J dr) to first order, shape (3, 3, *b).
+
+    J ṙ is the angular velocity in body axes. The left Jacobian (world axes) is J(-r) = J(r)ᵀ.
+    """
+    _, c1, c2, c3, _ = stumpff(dot(r, r))
+    return _commuting_matrix(r, c1, -c2, c3)
+
+
+def so3_right_jacobian_inverse(r: Array) -> Array:
+    """Inverse of `so3_right_jacobian`, shape (3, 3, *b).
+
+    Large but finite at |r| = 2π, 4π, …, where the Jacobian is singular.
+    """
+    square = dot(r, r)
+    d = jacobian_inverse_coefficient(square)
+    return _commuting_matrix(r, 1 - square * d, 0.5 * jnp.ones_like(d), d)
+
+
+def basis(a: Array) -> tuple[Array, Array]:
+    """Two unit vectors (p, q), each (3, *b), that make p, q, a a right-handed orthonormal triad.
+
+    `a` is a unit vector; a = ez gives ex, ey. Smooth except across a_z = 0, where the pair jumps.
+    Source: Duff et al., "Building an orthonormal basis, revisited", JCGT 6 (2017).
+    """
+    x, y, z = a[0], a[1], a[2]
+    sign = jnp.where(z < 0, -jnp.ones_like(z), jnp.ones_like(z))
+    s = -1 / (sign + z)
+    t = x * y * s
+    p = stack(1 + sign * x * x * s, sign * t, -sign * x)
+    return p, stack(t, sign + y * y * s, -y)
+
+
+def stumpff(x: Array) -> tuple[Array, ...]:
+    """Stumpff functions c₀ … c₄ of x = θ² ≥ 0: c_k = Σ (-x)ⁿ / (2n + k)!, c_k = 1/k! - x c_{k+2}.
+
+    c₀ = cos θ and c₁ = sin θ / θ; every coefficient of exp on SO(3) and SE(3) is one of them.
+    """
+    # Protects √ and the divisions from θ = 0, and small θ from their cancellation. Of the series,
+    # the first term dropped, x⁹/21!, is below float64 rounding.
+    small = x < 1
+    near, far = jnp.where(small, x, 0.0), jnp.where(small, 1.0, x)
+    series = [
+        _polynomial(near, [(-1) ** n / math.factorial(2 * n + k) for n in range(9)]) for k in (3, 4)
+    ]
+    theta = jnp.sqrt(far)
+    c0, c1 = jnp.cos(theta), jnp.sin(theta) / theta
+    c2, c3 = (1 - c0) / far, (1 - c1) / far
+    c3, c4 = jnp.where(small, series[0], c3), jnp.where(small, series[1], (0.5 - c2) / far)
+    c2 = jnp.where(small, 0.5 - near * c4, c2)
+    c0, c1 = jnp.where(small, 1 - near * c2, c0), jnp.where(small, 1 - near * c3, c1)
+    return c0, c1, c2, c3, c4
+
+
+def jacobian_inverse_coefficient(x: Array) -> Array:
+    """(1 - θ/2 cot θ/2) / θ² for x = θ², the factor of [r]ₓ² in the inverse right Jacobian."""
+    _, _, c2, c3, c4 = stumpff(x)
+    # Protects the division from θ = 2π, 4π, …, where c₂ = 0 and the factor has a pole.
+    return (0.5 * c3 - c4) / jnp.maximum(c2, jnp.finfo(c2.dtype).eps)
+
+
+def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
+    """Σ coefficients[n] xⁿ by Horner's rule."""
+    return reduce(lambda total, c: total * x + c, reversed(coefficients), jnp.zeros_like(x))
+
+
+def _commuting_matrix(r: Array, a: Array, b: Array, c: Array) -> Array:
+    """Matrix a 1 + b [r]ₓ + c r rᵀ, shape (3, 3, *b): any function of [r]ₓ has this form."""
+    x, y, z = r[0], r[1], r[2]
+    X, Y, Z = b * x, b * y, b * z
+    xy, xz, yz = c * x * y, c * x * z, c * y * z
+    return _matrix(
+        *(a + c * x * x, xy - Z, xz + Y),
+        *(xy + Z, a + c * y * y, yz - X),
+        *(xz - Y, yz + X, a + c * z * z),
+    )
+
+
+def _cross(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array, Array]:
+    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+
+
+def _rotate(w: Array, u: Array, v: Array) -> tuple[Array, ...]:
+    t = _cross(u, v)
+    s = _cross(u, t)
+    return tuple(v[i] + 2 * (w * t[i] + s[i]) for i in range(3))
+
+
+def stack(*components: Array) -> Array:
+    """Components (*b) as one array (components, *b), broadcast against each other."""
+    return jnp.stack(jnp.broadcast_arrays(*components))
+
+
+def _matrix(*entries: Array) -> Array:
+    """Matrix (3, 3, *b) of its nine entries, row by row."""
+    flat = stack(*entries)
+    return flat.reshape((3, 3, *flat.shape[1:]))

@@ -1,0 +1,311 @@
+"""Simulation as a user calls it: step, rollout, project."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.tree_util import Partial
+
+from .integrate import SemiImplicitEuler, projected
+from .kinematics import prepare
+from .layout import layout
+from .pytree import map_trailing
+from .system import (
+    CONTROL_RANKS,
+    STATE_RANKS,
+    Control,
+    Info,
+    State,
+    System,
+    batch_shape,
+    control_ranks,
+    expand,
+)
+from .validation import check_time_step
+
+Controller = Callable[[State], Control]
+
+# Environments whose rollout stays in a CPU core's cache, measured on chains of 10.
+CPU_TILE = 256
+DEFAULT_SCHEME = SemiImplicitEuler()
+
+
+def step(
+    system: System,
+    state: State,
+    control: Control | None = None,
+    *,
+    dt: Array | float,
+    scheme: SemiImplicitEuler = DEFAULT_SCHEME,
+) -> tuple[State, Info]:
+    """One time step of one environment or of any number of them (batch axes last).
+
+    Every leaf of system, state and control is shared by all environments or carries all batch axes.
+    Pure and not compiled here: wrap it in `jax.jit`, `jax.grad`, `jax.vmap` as you like.
+
+    dt: time step [s]
+    Returns: the state at the end of the step, and what the step did
+    Raises: ValueError for a time step out of (0, 1] s and for axes that do not fit
+    """
+    check_time_step(dt)
+    control = Control() if control is None else control
+    batch = batch_shape(system, state, control)
+    mechanism = prepare(system, len(batch), layout(system).orders)
+    dt = jnp.asarray(dt, state.position.dtype)
+    return scheme.advance(mechanism, _full(state, batch), _expanded(control, len(batch)), dt)
+
+
+def project(system: System, state: State, *, iterations: int = 3) -> State:
+    """State with its positions moved onto the joints' surfaces, by the least M-weighted motion.
+
+    iterations: Newton steps; each squares the error. Velocities stay as they are.
+    """
+    batch = batch_shape(system, state, None)
+    mechanism = prepare(system, len(batch), layout(system).orders)
+    state = _full(state, batch)
+    if layout(system).structure is None:
+        return state
+    for _ in range(iterations):
+        state = projected(mechanism, state)
+    return state
+
+
+def rollout(
+    system: System,
+    state: State,
+    controls: Control | Controller | None = None,
+    *,
+    dt: Array | float,
+    steps: int | None = None,
+    substeps: int = 1,
+    record_every: int = 1,
+    record: Callable[[State, Info], Any] | None = None,
+    checkpoint: int | None = None,
+    tile: int | None = None,
+    scheme: SemiImplicitEuler = DEFAULT_SCHEME,
+) -> tuple[State, Any]:
+    """Many steps in one compiled loop, for one environment or a batch (batch axes last).
+
+    controls: a `Control` whose arrays have a time axis in front, one entry per control interval;
+        or a function of one environment's state; or None
+    dt: time step [s]; steps: how many (may be left out if `controls` are arrays)
+    substeps: steps per control interval, the control held in between
+    record_every: steps per record; it divides `substeps` or is a multiple of it
+    record: what to keep of (state, info), the state by default; time comes first in the result
+    checkpoint: None keeps what reverse differentiation needs of every step; an integer n keeps the
+        state of every n-th step only and computes the rest again, for bounded memory
+    tile: environments that run through all steps together (they stay in the CPU's cache); by
+        default 256 on a CPU where that divides the batch, all of them elsewhere. Results do not
+        depend on it
+    scheme: integrator
+
+    Returns: the final state, and the records stacked over time
+    Raises: ValueError for a time step out of (0, 1] s and for counts or axes that do not fit
+    """
+    check_time_step(dt)
+    by_function = callable(controls)
+    intervals = None if controls is None or by_function else _intervals(controls)
+    counts = _counts(steps, substeps, record_every, checkpoint, intervals, by_function)
+    first = None if intervals is None else jax.tree.map(lambda x: x[0], controls)
+    batch = batch_shape(system, state, first)
+    return _rollout(
+        system,
+        _full(state, batch),
+        Partial(controls) if by_function and not isinstance(controls, Partial) else controls,
+        jnp.asarray(dt, state.position.dtype),
+        scheme,
+        record if record is None or isinstance(record, Partial) else Partial(record),
+        counts=counts,
+        tile=_tile(tile, batch),
+    )
+
+
+class Counts(NamedTuple):
+    """How a rollout is divided: chunks of units of intervals of steps; one record per unit."""
+
+    chunks: int
+    units: int
+    intervals: int
+    steps: int
+    repeats: int
+    checkpoint: bool
+
+
+@partial(jax.jit, static_argnames=("counts", "tile"))
+def _rollout(
+    system: System,
+    state: State,
+    controls: Any,
+    dt: Array,
+    scheme: SemiImplicitEuler,
+    record: Partial | None,
+    *,
+    counts: Counts,
+    tile: int,
+) -> tuple[State, Any]:
+    batch = state.time.shape
+    if tile == 0:
+        return _run(system, state, controls, dt, scheme, record, counts)
+    arrays, function = (None, controls) if callable(controls) else (controls, None)
+    tiles = batch[0] // tile
+    given, structure = jax.tree.flatten((system, state, arrays))
+    ranks = [
+        *system.topology.ranks,
+        *jax.tree.leaves(STATE_RANKS),
+        *([] if arrays is None else [r + 1 for r in control_ranks(arrays)]),
+    ]
+    split = [x.ndim > r for x, r in zip(given, ranks, strict=True)]
+    tiled = [
+        jnp.moveaxis(x.reshape((*x.shape[:-1], tiles, tile)), -2, 0)
+        for x, one in zip(given, split, strict=True)
+        if one
+    ]
+
+    def run(parts):
+        parts = iter(parts)
+        leaves = [next(parts) if one else x for x, one in zip(given, split, strict=True)]
+        system, state, arrays = jax.tree.unflatten(structure, leaves)
+        return _run(system, state, function or arrays, dt, scheme, record, counts)
+
+    def join(x):
+        x = jnp.moveaxis(x, 0, -2)
+        return x.reshape((*x.shape[:-2], tiles * tile))
+
+    return jax.tree.map(join, jax.lax.map(run, tiled))
+
+
+def _run(
+    system: System,
+    state: State,
+    controls: Any,
+    dt: Array,
+    scheme: SemiImplicitEuler,
+    record: Partial | None,
+    counts: Counts,
+) -> tuple[State, Any]:
+    """All steps of one tile."""
+    batch = state.time.shape
+    mechanism = prepare(system, len(batch), layout(system).orders)
+    by_function = callable(controls)
+    saved = jax.checkpoint if counts.checkpoint else lambda f: f
+
+    def advance(state, control):
+        return scheme.advance(mechanism, state, control, dt)
+
+    advance = saved(advance)
+
+    def interval(carry, control):
+        """Steps under one control."""
+        if by_function:
+            control = map_trailing(controls, len(batch), carry[0])
+        control = Control() if control is None else _expanded(control, len(batch))
+
+        def one(carry, _):
+            state, info = advance(carry[0], control)
+            return (state, None if record is None else info), None
+
+        return jax.lax.scan(one, carry, None, length=counts.steps)
+
+    def unit(carry, controls):
+        """Intervals between two records."""
+        carry, _ = jax.lax.scan(interval, carry, controls, length=counts.intervals)
+        if record is None:
+            return carry, carry[0]
+        return carry, map_trailing(lambda state, info: record(state, info), len(batch), *carry)
+
+    def chunk(carry, controls):
+        """Units whose inner states are computed again in reverse differentiation."""
+        return jax.lax.scan(unit, carry, controls, length=counts.units)
+
+    info = None
+    if record is not None:
+        shapes = jax.eval_shape(lambda s: advance(s, Control())[1], state)
+        info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    arrays = None
+    if controls is not None and not by_function:
+        shape = (counts.chunks, counts.units, counts.intervals)
+        arrays = jax.tree.map(
+            lambda x: jnp.repeat(x, counts.repeats, axis=0).reshape(shape + x.shape[1:]), controls
+        )
+    carry, records = jax.lax.scan(saved(chunk), (state, info), arrays, length=counts.chunks)
+    merge = (counts.chunks * counts.units,)
+    return carry[0], jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records)
+
+
+def _counts(
+    steps: int | None,
+    substeps: int,
+    record_every: int,
+    checkpoint: int | None,
+    intervals: int | None,
+    by_function: bool,
+) -> Counts:
+    """Division of the steps; ValueError where the counts do not fit each other."""
+    for name, value in (("steps", steps), ("substeps", substeps), ("record_every", record_every)):
+        if value is not None and value < 1:
+            raise ValueError(f"rollout: {name} {value} must be >= 1")
+    if checkpoint is not None and checkpoint < 1:
+        raise ValueError(f"rollout: checkpoint {checkpoint} must be >= 1, or None")
+    if steps is None:
+        if intervals is None:
+            raise ValueError("rollout: give steps, or controls with a time axis")
+        steps = intervals * substeps
+    if intervals is not None and intervals * substeps != steps:
+        raise ValueError(
+            f"rollout: controls have {intervals} entries of {substeps} substeps, which is "
+            f"{intervals * substeps} steps, not steps={steps}"
+        )
+    if steps % record_every or steps % substeps:
+        raise ValueError(
+            f"rollout: steps {steps} must be a multiple of record_every {record_every} and of "
+            f"substeps {substeps}"
+        )
+    if record_every % substeps == 0:
+        per_unit, held, repeats = record_every // substeps, substeps, 1
+    elif substeps % record_every == 0 and not by_function:
+        per_unit, held, repeats = 1, record_every, substeps // record_every
+    else:
+        raise ValueError(
+            f"rollout: record_every {record_every} must be a multiple of substeps {substeps}"
+            + ("" if by_function else " or divide it")
+        )
+    units = steps // record_every
+    wanted = units if checkpoint is None else max(1, checkpoint // record_every)
+    size = max(d for d in range(1, min(wanted, units) + 1) if units % d == 0)
+    return Counts(units // size, size, per_unit, held, repeats, checkpoint is not None)
+
+
+def _intervals(controls: Control) -> int:
+    """Length of the time axis in front of the arrays of a control."""
+    lengths = {
+        name: x.shape[0] for name in CONTROL_RANKS if (x := getattr(controls, name)) is not None
+    }
+    if not lengths:
+        raise ValueError("rollout: the controls are empty; pass None instead")
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"rollout: the time axes of the controls differ: {lengths}")
+    return next(iter(lengths.values()))
+
+
+def _tile(tile: int | None, batch: tuple[int, ...]) -> int:
+    """Environments per tile, 0 for all of them at once."""
+    if tile is None:
+        on_cpu = jax.default_backend() == "cpu"
+        fits = len(batch) == 1 and batch[0] > CPU_TILE and batch[0] % CPU_TILE == 0
+        return CPU_TILE if on_cpu and fits else 0
+    if tile < 1 or len(batch) != 1 or batch[0] % tile:
+        raise ValueError(f"rollout: tile {tile} must divide the one batch axis, here {batch}")
+    return 0 if tile == batch[0] else tile
+
+
+def _full(state: State, batch: tuple[int, ...]) -> State:
+    """State in which every array carries all batch axes."""
+    state = expand(state, jax.tree.leaves(STATE_RANKS), len(batch))
+    return jax.tree.map(lambda x, r: jnp.broadcast_to(x, x.shape[:r] + batch), state, STATE_RANKS)
+
+
+def _expanded(control: Control, batch: int) -> Control:
+    return expand(control, control_ranks(control), batch)

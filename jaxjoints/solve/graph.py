@@ -1,0 +1,203 @@
+"""The joint graph and the order in which its nodes are eliminated, worked out once, in numpy.
+
+Node i is a block of rows acting on two bodies; two nodes are neighbours if they share a moving
+body, and then A = Σ_b H_bᵀ M_b⁻¹ H_b has a block that couples them. Eliminating a node connects its
+remaining neighbours (fill). Nodes that are not neighbours are eliminated together, as one level: a
+nested dissection, by which a chain of n nodes has about log₂ n levels. Loops are just edges.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import combinations
+
+import numpy as np
+
+# How far above the smallest degree a node may lie and still join the current level.
+MARGIN = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Nodes eliminated together, and what that does to the rest.
+
+    The edges of a level lead from its pivots to the neighbours that come later. Slot s holds the
+    s-th neighbour of every pivot that has that many; pivots stand in order of descending number of
+    neighbours, so that slot s belongs to the first counts[s] of them.
+
+    start, stop: the pivots, positions in the order
+    first, last: the edges, places in the storage
+    counts: number of pivots in each slot
+    pivot: of each edge, counted from `start`; neighbour: of each edge, position in the order
+    early, late: pairs of edges that share a pivot, in slots s < t, counted from `first`; target:
+        the place of the edge between their neighbours
+    """
+
+    start: int
+    stop: int
+    first: int
+    last: int
+    counts: tuple[int, ...]
+    pivot: np.ndarray
+    neighbour: np.ndarray
+    early: np.ndarray
+    late: np.ndarray
+    target: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBodies:
+    """Edges whose two nodes share a body: on side `later_side` of the later node (0 child, 1
+    parent) and side `pivot_side` of the pivot.
+
+    edge: place in the storage; later, pivot: positions in the order; all of shape (products,)
+    """
+
+    later_side: int
+    pivot_side: int
+    edge: np.ndarray
+    later: np.ndarray
+    pivot: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Elimination order, levels, storage and assembly of one joint graph.
+
+    Equal to any plan of the same nodes, of which it is a function.
+
+    nodes: bodies (child, parent) of each node, -1 for a side that does not move
+    order: node at each position of the elimination order, in which all arrays are given
+    levels: contiguous ranges of positions
+    row, column: positions of the two nodes of each edge, row the later, shape (edges,)
+    shared: how the edges are assembled
+    """
+
+    nodes: tuple[tuple[int, int], ...]
+    order: tuple[int, ...]
+    levels: tuple[Level, ...]
+    row: np.ndarray
+    column: np.ndarray
+    shared: tuple[SharedBodies, ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.nodes)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Plan) and self.nodes == other.nodes)
+
+
+@lru_cache(maxsize=256)
+def elimination_plan(nodes: tuple[tuple[int, int], ...]) -> Plan:
+    """Plan of a joint graph.
+
+    nodes: bodies (child, parent) on which each node's rows act, -1 for the world and for bodies of
+        prescribed motion, which couple nothing
+    """
+    levels = _independent_sets(_adjacency(nodes))
+    order = [node for level in levels for node, _ in level]
+    position = {node: i for i, node in enumerate(order)}
+
+    # Storage of the edges: level by level, slot by slot, pivot by pivot.
+    layout, place = [], {}
+    for level in levels:
+        later = [sorted(position[other] for other in neighbours) for _, neighbours in level]
+        pivots = [position[node] for node, _ in level]
+        slots = len(later[0])
+        edges = [(p, s) for s in range(slots) for p in range(len(level)) if len(later[p]) > s]
+        first = len(place)
+        for p, s in edges:
+            place[later[p][s], pivots[p]] = len(place)
+        layout.append((pivots, later, edges, first))
+    row, column = _columns(list(place), 2)
+    return Plan(
+        nodes=nodes,
+        order=tuple(order),
+        levels=tuple(_level(*each, place) for each in layout),
+        row=row,
+        column=column,
+        shared=_shared_bodies([nodes[node] for node in order], place),
+    )
+
+
+def _adjacency(nodes: tuple[tuple[int, int], ...]) -> list[set[int]]:
+    on_body: dict[int, set[int]] = {}
+    for i, sides in enumerate(nodes):
+        for body in sides:
+            if body >= 0:
+                on_body.setdefault(body, set()).add(i)
+    return [
+        set().union(*(on_body[body] for body in sides if body >= 0)) - {i}
+        for i, sides in enumerate(nodes)
+    ]
+
+
+def _independent_sets(adjacency: list[set[int]]) -> list[list[tuple[int, set[int]]]]:
+    """Nodes of each level with their later neighbours, most neighbours first; consumes its input.
+
+    A level is a maximal independent set among the nodes of low degree. Among equal degrees the node
+    with the fewest neighbours still free goes first: on a chain, every other one.
+    """
+    remaining = set(range(len(adjacency)))
+    levels = []
+    while remaining:
+        limit = min(len(adjacency[i]) for i in remaining) + MARGIN
+        free = {i for i in remaining if len(adjacency[i]) <= limit}
+        chosen = []
+        while free:
+            node = min(free, key=lambda i: (len(adjacency[i]), len(adjacency[i] & free), i))
+            chosen.append(node)
+            free -= adjacency[node] | {node}
+        level = [(node, adjacency[node]) for node in chosen]
+        for node, neighbours in level:
+            for other in neighbours:
+                adjacency[other] |= neighbours
+                adjacency[other] -= {node, other}
+        remaining -= set(chosen)
+        levels.append(sorted(level, key=lambda item: (-len(item[1]), item[0])))
+    return levels
+
+
+def _level(pivots, later, edges, first, place) -> Level:
+    index = {edge: e for e, edge in enumerate(edges)}
+    slots = len(later[0])
+    updates = [
+        (index[p, s], index[p, t], place[later[p][t], later[p][s]])
+        for s, t in combinations(range(slots), 2)
+        for p in range(len(pivots))
+        if len(later[p]) > t
+    ]
+    early, late, target = _columns(updates, 3)
+    pivot, neighbour = _columns([(p, later[p][s]) for p, s in edges], 2)
+    return Level(
+        start=pivots[0],
+        stop=pivots[-1] + 1,
+        first=first,
+        last=first + len(edges),
+        counts=tuple(sum(len(each) > s for each in later) for s in range(slots)),
+        pivot=pivot,
+        neighbour=neighbour,
+        early=early,
+        late=late,
+        target=target,
+    )
+
+
+def _shared_bodies(ordered: list[tuple[int, int]], place: dict) -> tuple[SharedBodies, ...]:
+    products: dict[tuple[int, int], list] = {}
+    for (later, pivot), edge in place.items():
+        for i, body in enumerate(ordered[later]):
+            for k, other in enumerate(ordered[pivot]):
+                if body == other >= 0:
+                    products.setdefault((i, k), []).append((edge, later, pivot))
+    return tuple(
+        SharedBodies(i, k, *_columns(items, 3)) for (i, k), items in sorted(products.items())
+    )
+
+
+def _columns(rows: list, width: int) -> np.ndarray:
+    """Rows of equal length as one array per column, also if there are none."""
+    return np.array(rows, dtype=np.int32).reshape(-1, width).T

@@ -1,0 +1,300 @@
+"""What is simulated: System, State, Control and Info, and how batches of them are laid out.
+
+Components lead, then bodies or joints, and batch axes trail: positions (3, bodies, *batch), a
+per-joint number (joints, *batch). Any leaf of a System may carry the batch axes or be shared by all
+environments; which it is shows in its rank.
+"""
+
+import dataclasses
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .couplings.coupling import Coupling
+from .laws import Law
+from .pytree import expand_trailing, replace, static, struct
+from .spatial import Pose
+
+WORLD = "world"
+
+
+@dataclasses.dataclass(frozen=True)
+class Topology:
+    """The static facts of a system: names, who moves, and the declared rank of every leaf."""
+
+    bodies: tuple[str, ...]
+    joints: tuple[str, ...]
+    moving: tuple[bool, ...]
+    ranks: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.bodies, self.joints, self.moving, self.ranks))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def body_index(self) -> dict[str, int]:
+        """Index of each body by name."""
+        return {name: i for i, name in enumerate(self.bodies)}
+
+    @property
+    def prescribed(self) -> tuple[int, ...]:
+        """Bodies whose motion is prescribed."""
+        return tuple(i for i, moves in enumerate(self.moving) if not moves)
+
+
+@struct
+class JointGroup:
+    """All joints of one coupling type with the same laws, their parameters stacked.
+
+    coupling: the coupling, every leaf with a joint axis after its own axes, (…, joints, *batch)
+    frame_C: pose of C in the child's body frame; frame_D: pose of D in the parent's
+    laws: one record per law, stacked likewise
+    erp, cfm: softness of the bilateral rows, shape (6 - k, joints, *batch)
+    joints: index of each joint in the system; child, parent: body indices, -1 the world
+    start: index of each joint's first coordinate in the flat vectors q, q̇ and effort
+    attachment: points of the child and the parent at which a row's force acts, as shares of the
+        way from C's origin to D's: (0, 0) both at C, which conserves angular momentum off the
+        surface too; (0, 1) each at its own anchor, as ODE's ball, hinge and fixed; (½, ½) as
+        ODE's slider
+    rigid: the bilateral rows take part in position projection (their cfm was 0 at build)
+    """
+
+    coupling: Coupling
+    frame_C: Pose
+    frame_D: Pose
+    laws: tuple[Law, ...]
+    erp: Array
+    cfm: Array
+    joints: tuple[int, ...] = static()
+    child: tuple[int, ...] = static()
+    parent: tuple[int, ...] = static()
+    start: tuple[int, ...] = static()
+    attachment: tuple[float, float] = static(default=(0.0, 0.0))
+    rigid: bool = static(default=True)
+
+    @property
+    def law_coordinates(self) -> tuple[int, ...]:
+        """Coordinates of a joint that carry laws, ascending."""
+        return tuple(sorted({law.coordinate for law in self.laws}))
+
+
+@struct
+class System:
+    """A mechanism: bodies and joints in any graph, a tree of float leaves. See `SystemBuilder`.
+
+    `jax.grad(loss)(system)` has the gradient with respect to every number in it, read by name
+    with `joint` and by body index from `mass`, `inertia`, `com`. Change numbers with `replace` and
+    `with_joint`.
+
+    mass: [kg], shape (bodies,); inertia: about the centre of mass in body axes [kg m²], shape
+    (3, 3, bodies); com: centre of mass in the body frame [m], shape (3, bodies); gravity: in the
+    world [m/s²], shape (3,); each may carry batch axes at the end.
+    """
+
+    mass: Array
+    inertia: Array
+    com: Array
+    gravity: Array
+    groups: tuple[JointGroup, ...]
+    topology: Topology = static()
+
+    @property
+    def coordinates(self) -> int:
+        """Length of the flat vectors of coordinates, speeds and efforts."""
+        return sum(group.coupling.dof * len(group.joints) for group in self.groups)
+
+    def state(self, **start: Any) -> "State":
+        """A state from coordinates by joint name and poses by body name: see `start_state`.
+
+        >>> system.state(q={"elbow": 0.3}, qd={"elbow": 1.0})  # doctest: +SKIP
+        """
+        from .start import start_state  # the one import upwards, for a method where users look
+
+        return start_state(self, **start)
+
+    def body(self, name: str) -> int:
+        """Index of a body in (…, bodies, …) axes."""
+        if name not in self.topology.body_index:
+            raise KeyError(f"no body {name!r}; there are {list(self.topology.bodies)}")
+        return self.topology.body_index[name]
+
+    def coordinate(self, name: str) -> slice:
+        """Where the coordinates of a joint stand in the flat vectors."""
+        group, i = self._find(name)
+        start = self.groups[group].start[i]
+        return slice(start, start + self.groups[group].coupling.dof)
+
+    def joint(self, name: str) -> JointGroup:
+        """One joint's record: coupling, frames, laws and softness without the joint axis."""
+        g, i = self._find(name)
+        group = self.groups[g]
+        ranks = self._group_ranks(g)
+        one = [
+            jnp.take(x, i, axis=r - 1) for x, r in zip(jax.tree.leaves(group), ranks, strict=True)
+        ]
+        group = jax.tree.unflatten(jax.tree.structure(group), one)
+        only = {f: (getattr(group, f)[i],) for f in ("joints", "child", "parent", "start")}
+        return replace(group, **only)
+
+    def with_joint(self, name: str, **changes: Any) -> "System":
+        """The system with some of a joint's records (coupling, frame_C, frame_D, laws, erp, cfm)
+        replaced by records of the same type; their leaves may carry batch axes at the end.
+        """
+        g, i = self._find(name)
+        group = self.groups[g]
+        ranks = jax.tree.unflatten(jax.tree.structure(group), self._group_ranks(g))
+
+        def put(stacked, value, rank):
+            value = jnp.asarray(value, stacked.dtype)
+            extra = value.ndim - (rank - 1)
+            if stacked.ndim == rank and extra:
+                stacked = stacked.reshape(stacked.shape + (1,) * extra)
+                stacked = jnp.broadcast_to(stacked, stacked.shape[:rank] + value.shape[rank - 1 :])
+            elif extra < stacked.ndim - rank:
+                value = value.reshape(value.shape + (1,) * (stacked.ndim - rank - extra))
+            return stacked.at[(slice(None),) * (rank - 1) + (i,)].set(value)
+
+        updated = {}
+        for field, value in changes.items():
+            old = getattr(group, field)
+            if isinstance(old, tuple):
+                value = tuple(value)
+            expected, given = jax.tree.structure(old), jax.tree.structure(value)
+            if expected != given:
+                raise ValueError(
+                    f"joint {name!r}: {field} must be {expected} as it was built, not {given}"
+                )
+            updated[field] = jax.tree.map(put, old, value, getattr(ranks, field))
+        groups = list(self.groups)
+        groups[g] = replace(group, **updated)
+        return replace(self, groups=tuple(groups))
+
+    def _find(self, name: str) -> tuple[int, int]:
+        joints = self.topology.joints
+        if name not in joints:
+            raise KeyError(f"no joint {name!r}; there are {list(joints)}")
+        index = joints.index(name)
+        for g, group in enumerate(self.groups):
+            if index in group.joints:
+                return g, group.joints.index(index)
+        raise KeyError(name)
+
+    def _group_ranks(self, g: int) -> list[int]:
+        """Declared ranks of the leaves of one group, the joint axis included."""
+        ranks = jax.tree.unflatten(jax.tree.structure(self), self.topology.ranks)
+        return jax.tree.leaves(ranks.groups[g])
+
+
+@struct
+class State:
+    """Where the bodies are and how they move, in world axes.
+
+    position: of the centres of mass [m], shape (3, bodies, *batch)
+    quaternion: body axes to world axes, unit, w first, shape (4, bodies, *batch)
+    velocity: of the centres of mass [m/s]; omega: angular [rad/s], shape (3, bodies, *batch)
+    time: [s], shape (*batch)
+    q: last known coordinates, from which those that wind are continued, shape (coordinates, *batch)
+    impulse: the last step's impulses, where the next solve starts (never differentiated)
+    """
+
+    position: Array
+    quaternion: Array
+    velocity: Array
+    omega: Array
+    time: Array
+    q: Array
+    impulse: Array
+
+
+STATE_RANKS = State(2, 2, 2, 2, 0, 1, 1)
+
+
+@struct
+class Control:
+    """What acts on the system from outside during a step; None for what is absent.
+
+    effort: force or moment along each coordinate [N or N m], shape (coordinates, *batch)
+    wrench: force and moment at each centre of mass, world axes, shape (6, bodies, *batch)
+    twist: velocity of each body of prescribed motion, at its centre of mass, world axes, shape
+        (6, prescribed bodies, *batch); without it they keep the velocity of the state
+    """
+
+    effort: Array | None = None
+    wrench: Array | None = None
+    twist: Array | None = None
+
+
+CONTROL_RANKS = {"effort": 1, "wrench": 2, "twist": 2}
+
+
+@struct
+class Info:
+    """What a step did, per environment.
+
+    ok: everything is finite and the solve reached rounding, shape (*batch)
+    residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
+    error: largest bilateral error at the start of the step [m or rad], shape (*batch)
+    q, qd: coordinates at the start of the step, their speeds at its end, (coordinates, *batch)
+    wrench: what each joint's rows did to its child: mean wrench during the step at C in C axes
+        [N, N m], its bilateral and law rows together, shape (6, joints, *batch)
+    law_force: mean force of the laws on each coordinate, shape (coordinates, *batch)
+    """
+
+    ok: Array
+    residual: Array
+    error: Array
+    q: Array
+    qd: Array
+    wrench: Array
+    law_force: Array
+
+
+def batch_shape(system: System, state: State, control: Control | None) -> tuple[int, ...]:
+    """Batch axes of a call, from the rank of every leaf against its declared rank."""
+    shapes = []
+    for leaf, rank in _leaves_and_ranks(system, state, control):
+        if jnp.ndim(leaf) < rank:
+            raise ValueError(f"an array of shape {jnp.shape(leaf)} should have {rank} axes or more")
+        if jnp.ndim(leaf) > rank:
+            shapes.append(jnp.shape(leaf)[rank:])
+    batch = shapes[0] if shapes else ()
+    for shape in shapes:
+        if shape != batch:
+            raise ValueError(
+                f"batch axes {shape} and {batch} differ: every array is shared (no batch axes) or "
+                "carries all of them at the end"
+            )
+    return batch
+
+
+def expand(tree: Any, ranks: list[int], batch: int) -> Any:
+    """A tree whose shared leaves get `batch` axes of size 1 at the end."""
+    leaves, structure = jax.tree.flatten(tree)
+    expanded = [expand_trailing(x, r, batch) for x, r in zip(leaves, ranks, strict=True)]
+    return jax.tree.unflatten(structure, expanded)
+
+
+def control_ranks(control: Control) -> list[int]:
+    """Declared ranks of the leaves of a control."""
+    return [r for name, r in CONTROL_RANKS.items() if getattr(control, name) is not None]
+
+
+def replicate(state: State, *batch: int) -> State:
+    """A state repeated over batch axes: `replicate(state, 4096)`."""
+    return jax.tree.map(
+        lambda x: jnp.broadcast_to(x.reshape(x.shape + (1,) * len(batch)), x.shape + batch), state
+    )
+
+
+def _leaves_and_ranks(system: System, state: State, control: Control | None):
+    yield from zip(jax.tree.leaves(system), system.topology.ranks, strict=True)
+    yield from zip(jax.tree.leaves(state), jax.tree.leaves(STATE_RANKS), strict=True)
+    if control is not None:
+        yield from zip(jax.tree.leaves(control), control_ranks(control), strict=True)

@@ -1,0 +1,394 @@
+"""Checks of what a user gives: each returns the standard form, or says what is wrong."""
+
+import dataclasses
+import difflib
+import math
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .couplings.coupling import Coupling
+from .laws import Law, Limits, Lock, SpringDamper
+from .pytree import replace
+from .rows import Softness
+from .spatial import Pose, quat_from_matrix, quat_normalize
+
+ATTACHMENTS = {"C": (0.0, 0.0), "own": (0.0, 1.0), "midpoint": (0.5, 0.5)}
+PASSIVE = ("stiffness", "damping", "friction", "armature")
+
+
+def check_time_step(dt: Any) -> None:
+    """Raise ValueError unless dt [s] is in (0, 1]; a traced dt passes unseen."""
+    if is_traced(dt):
+        return
+    value = read_numbers("time step", "dt", dt, finite=False)
+    if not ((value > 0) & (value <= 1)).all():
+        raise ValueError(f"time step: dt {dt} must be > 0 and at most 1 s; give seconds, e.g. 1e-3")
+
+
+def precision() -> np.dtype:
+    """The float type of every leaf: JAX's default."""
+    return jnp.result_type(float)
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value holds numbers that are not known yet (inside jit, grad or vmap)."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def near_matches(name: str, names: Iterable[str]) -> str:
+    """'did you mean …' or the list of what there is."""
+    names = list(names)
+    close = difflib.get_close_matches(str(name), names, n=3)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    shown = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
+    return f"there are {shown}" if names else "there are none"
+
+
+def read_numbers(
+    owner: str,
+    field: str,
+    value: Any,
+    shape: tuple[int, ...] = (),
+    *,
+    batched: bool = False,
+    finite: bool = True,
+) -> Any:
+    """Finite numbers of a given shape, in float64; with `batched`, more axes may trail.
+
+    Traced values are checked for their shape alone and stay traced.
+    """
+    try:
+        numbers = jnp.asarray(value) if is_traced(value) else np.asarray(value, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{owner}: {field} {value!r} must be numbers of shape {shape}") from error
+    lead = numbers.shape[: len(shape)] if batched else numbers.shape
+    if lead != shape:
+        more = " (batch axes may follow)" if batched else ""
+        raise ValueError(f"{owner}: {field} has shape {numbers.shape}; it must be {shape}{more}")
+    if finite and not is_traced(value) and not np.isfinite(numbers).all():
+        raise ValueError(f"{owner}: {field} {value} must be finite")
+    return numbers
+
+
+def read_pose(owner: str, field: str, value: Any, *, batched: bool = False) -> Pose:
+    """A pose from a `Pose`, a position, (position, quaternion) or (position, rotation matrix)."""
+    if isinstance(value, Pose):
+        value = (value.p, value.q)
+    if value is None:
+        position, turn = np.zeros(3), None
+    elif isinstance(value, (tuple, list)) and len(value) == 2:
+        position, turn = value
+    else:
+        position, turn = value, None
+    position = read_numbers(owner, f"{field} position", position, (3,), batched=batched)
+    position = jnp.array(position, precision())
+    if turn is None:
+        return Pose.translation(position)
+    if np.shape(turn)[:2] == (3, 3):
+        quaternion = _read_matrix(owner, field, turn, batched)
+    else:
+        quaternion = _read_quaternion(owner, field, turn, batched)
+    axes = max(position.ndim, quaternion.ndim) - 1
+    ones = (1,) * axes
+    position = position.reshape(position.shape + ones[position.ndim - 1 :])
+    return Pose(position, quaternion.reshape(quaternion.shape + ones[quaternion.ndim - 1 :]))
+
+
+def read_coordinates(owner: str, field: str, value: Any, dof: int) -> Array:
+    """Coordinates or their speeds, shape (dof, *batch), from that or, for dof 1, from (*batch)."""
+    try:
+        shape = np.shape(value)
+    except ValueError:
+        shape = ()
+    if dof == 1 and (not shape or shape[0] != 1):
+        value = value[None] if isinstance(value, jax.Array) else [value]
+    elif shape[:1] != (dof,):
+        hint = "it is rigid: leave it out" if dof == 0 else f"give {dof} numbers"
+        raise ValueError(f"{owner}: {field} {value} must have {dof} components; {hint}")
+    return jnp.array(read_numbers(owner, field, value, (dof,), batched=True), precision())
+
+
+def read_velocity(owner: str, velocity: Any, *, batched: bool = False) -> Array:
+    """Velocity of a body frame's origin, then angular, shape (6,) or (6, *batch)."""
+    return jnp.array(read_numbers(owner, "velocity", velocity, (6,), batched=batched), precision())
+
+
+def read_mass(owner: str, mass: Any, prescribed: bool) -> float:
+    """A positive mass; 1 for a prescribed body without one, where it has no effect."""
+    if prescribed and (mass is None or np.ndim(mass) == 0 and mass == 0):
+        return 1.0
+    if mass is None:
+        raise ValueError(f"{owner}: mass is missing; give kilograms, or prescribed=True")
+    value = float(read_numbers(owner, "mass", mass))
+    if value <= 0:
+        raise ValueError(
+            f"{owner}: mass {mass} must be > 0 (for a body that does not move give prescribed=True)"
+        )
+    return value
+
+
+def read_inertia(
+    owner: str,
+    inertia: Any,
+    *,
+    mass: float,
+    com: np.ndarray,
+    at: str,
+    prescribed: bool,
+    symmetrize: bool,
+    balance: bool,
+) -> np.ndarray:
+    """The inertia matrix about the centre of mass, shape (3, 3), once it is physical."""
+    if at not in ("com", "origin"):
+        raise ValueError(f"{owner}: inertia_at {at!r} must be 'com' or 'origin'")
+    if prescribed and (inertia is None or not np.any(inertia)):
+        return np.eye(3)
+    if inertia is None:
+        raise ValueError(f"{owner}: inertia is missing; give 3 principal moments or a 3x3 matrix")
+    moments = np.shape(inertia) == (3,)
+    given = read_numbers(owner, "inertia", inertia, (3,) if moments else (3, 3))
+    matrix = np.diag(given) if moments else given
+    skewness = np.abs(matrix - matrix.T).max()
+    if skewness > 1e-8 * np.abs(matrix).max() and not symmetrize:
+        raise ValueError(
+            f"{owner}: inertia {matrix.tolist()} must be symmetric (it is off by {skewness:.3g}); "
+            "correct it, or give symmetrize=True to take the mean with its transpose"
+        )
+    matrix = (matrix + matrix.T) / 2
+    point = "about the centre of mass"
+    if at == "origin":
+        matrix = matrix - mass * (com @ com * np.eye(3) - np.outer(com, com))
+        point += f" (moved there from the origin with com {com.tolist()} and mass {mass})"
+    return _physical_inertia(owner, matrix, point, balance)
+
+
+def read_softness(owner: str, softness: Softness, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """ERP and CFM of each bilateral row, shape (rows,) each."""
+    if not isinstance(softness, Softness):
+        raise ValueError(f"{owner}: softness {softness!r} must be a Softness(erp=…, cfm=…)")
+    found = []
+    for field, most in (("erp", 1.0), ("cfm", math.inf)):
+        value = getattr(softness, field)
+        shape = () if np.ndim(value) == 0 else (rows,)
+        numbers = read_numbers(owner, field, value, shape)
+        if (numbers < 0).any() or (numbers > most).any():
+            rule = "lie in [0, 1]" if field == "erp" else "be >= 0"
+            raise ValueError(f"{owner}: {field} {value} must {rule}")
+        found.append(np.broadcast_to(numbers, (rows,)))
+    return found[0], found[1]
+
+
+def read_attachment(owner: str, attachment: Any) -> tuple[float, float]:
+    """Where row forces act: a name of `ATTACHMENTS` or the pair itself."""
+    if isinstance(attachment, str):
+        if attachment not in ATTACHMENTS:
+            raise ValueError(
+                f"{owner}: attachment {attachment!r} is unknown; "
+                f"{near_matches(attachment, ATTACHMENTS)}"
+            )
+        return ATTACHMENTS[attachment]
+    child, parent = read_numbers(owner, "attachment", attachment, (2,))
+    return float(child), float(parent)
+
+
+def read_coupling(owner: str, coupling: Any) -> tuple[Coupling, list[str]]:
+    """A coupling with float arrays for leaves in standard form, and notes on what was changed."""
+    if not isinstance(coupling, Coupling):
+        made = isinstance(coupling, type) and issubclass(coupling, Coupling)
+        hint = f"write {coupling.__name__}(…)" if made else "give a record such as Hinge()"
+        raise ValueError(f"{owner}: {coupling!r} is not a coupling; {hint}")
+    kind = type(coupling).__name__
+    given = _float_leaves(f"{owner}: {kind}", coupling)
+    problem = given.check()
+    if problem:
+        raise ValueError(f"{owner}: {kind} {problem}")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(given):
+        if not np.isfinite(leaf).all():
+            field = jax.tree_util.keystr(path).lstrip(".")
+            raise ValueError(f"{owner}: {kind} {field} {np.asarray(leaf)} must be finite")
+    coupling = given.normalized()
+    notes = []
+    for field in dataclasses.fields(given):
+        before, after = getattr(given, field.name), getattr(coupling, field.name)
+        if before is after or not isinstance(before, jax.Array) or before.shape != (3,):
+            continue
+        length = float(np.linalg.norm(before))
+        if abs(length - 1) > 1e-6:
+            notes.append(f"{owner}: {field.name} normalized from length {length:.6g}")
+    return coupling, notes
+
+
+def read_laws(
+    owner: str, laws: Any, *, dof: int, erp: float, allow_active: bool
+) -> tuple[tuple[Law, ...], list[str]]:
+    """Laws in standard form with float arrays for leaves, and notes on what was changed."""
+    kept, notes, hard = [], [], {}
+    for given in (laws,) if isinstance(laws, Law) else laws:
+        if not isinstance(given, Law):
+            hint = "give a record such as Limits(-1, 1)"
+            raise ValueError(f"{owner}: {given!r} is not a law; {hint}")
+        name = f"{owner}: {type(given).__name__} on coordinate {given.coordinate}"
+        if not 0 <= given.coordinate < dof:
+            raise ValueError(f"{name}: the joint has {dof} coordinates, numbered from 0")
+        law = _standard_limits(name, given, erp) if isinstance(given, Limits) else given
+        if law is None:
+            notes.append(f"{name}: left out, it has no bound")
+            continue
+        problem = law.check() or (None if allow_active else _active(law))
+        if problem:
+            raise ValueError(f"{name}: {problem}")
+        if type(law) is not type(given):
+            notes.append(f"{name}: its equal bounds {given.lower} make a {type(law).__name__}")
+        if law.kind is Lock.kind:
+            if law.coordinate in hard:
+                raise ValueError(f"{name}: {hard[law.coordinate]} holds it already; keep one")
+            hard[law.coordinate] = f"a {type(given).__name__}"
+        kept.append(_float_leaves(name, law))
+    return tuple(kept), notes
+
+
+def _standard_limits(name: str, law: Limits, erp: float) -> Law | None:
+    """Limits whose absent sides and absent kind of softness are None; None without any bound."""
+    for field in ("lower", "upper", "stiffness", "damping", "erp", "cfm", "max_correction"):
+        if getattr(law, field) is not None:
+            read_numbers(name, field, getattr(law, field), finite=False)
+    lower = None if law.lower is None or law.lower == -math.inf else law.lower
+    upper = None if law.upper is None or law.upper == math.inf else law.upper
+    for field, bound in (("lower", lower), ("upper", upper)):
+        if bound is not None and np.isinf(bound):
+            raise ValueError(f"{name}: {field} {bound} leaves no room; leave an absent side out")
+    most = law.max_correction
+    if most is not None and not most > 0:
+        raise ValueError(f"{name}: max_correction {most} must be > 0, or None")
+    most = None if most is None or np.isinf(most) else most
+    if lower is None and upper is None:
+        return None
+    law = replace(law, lower=lower, upper=upper, max_correction=most)
+    problem = law.check()
+    if problem:
+        raise ValueError(f"{name}: {problem}")
+    locked = lower is not None and upper is not None and lower == upper
+    if law.stiffness is not None or law.damping is not None:
+        stiffness, damping = law.stiffness or 0.0, law.damping or 0.0
+        if locked:
+            return SpringDamper(stiffness, damping, rest=lower, coordinate=law.coordinate)
+        return replace(law, stiffness=stiffness, damping=damping, max_correction=None)
+    erp = erp if law.erp is None else law.erp
+    cfm = 0.0 if law.cfm is None else law.cfm
+    if locked:
+        return Lock(lower, erp, cfm, coordinate=law.coordinate)
+    return replace(law, erp=erp, cfm=cfm)
+
+
+def _active(law: Law) -> str | None:
+    for field in PASSIVE:
+        value = getattr(law, field, None)
+        if value is not None and (np.asarray(value) < 0).any():
+            return (
+                f"{field} {value} must be >= 0, or it feeds energy in; if that is meant, give the "
+                "joint allow_active=True"
+            )
+    return None
+
+
+def _float_leaves(name: str, value: Any) -> Any:
+    """A record whose numbers, and sequences of numbers, have become float arrays of their own."""
+    if value is None:
+        return None
+    if dataclasses.is_dataclass(value):
+        changed = {
+            field.name: _float_leaves(f"{name}.{field.name}", getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if not field.metadata.get("static", False)
+        }
+        return replace(value, **changed)
+    if isinstance(value, dict):
+        return {key: _float_leaves(f"{name}[{key!r}]", item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)) and not _all_numbers(value):
+        return type(value)(_float_leaves(f"{name}[{i}]", x) for i, x in enumerate(value))
+    try:
+        return jnp.array(value, precision())
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} {value!r} must be numbers; mark a field that is not with `static()`"
+        ) from error
+
+
+def _all_numbers(value: Any) -> bool:
+    """Whether nested sequences hold plain numbers only, and at least one."""
+    if isinstance(value, (tuple, list)):
+        return len(value) > 0 and all(map(_all_numbers, value))
+    return isinstance(value, (int, float, np.number))
+
+
+def _physical_inertia(owner: str, matrix: np.ndarray, point: str, balance: bool) -> np.ndarray:
+    moments, axes = np.linalg.eigh(matrix)
+    shown = moments.tolist()
+    if moments[0] <= 4 * np.finfo(float).eps * moments[2]:
+        zero = "a body that can turn needs inertia about every axis; give it a small one"
+        raise ValueError(
+            f"{owner}: inertia {point} must be positive definite; its eigenvalues are {shown}"
+            + (f" ({zero})" if abs(moments[0]) <= 1e-12 * abs(moments[2]) else "")
+        )
+    lack = moments[2] - moments[0] - moments[1]
+    if lack > 1e-9 * moments[2]:
+        if not balance:
+            raise ValueError(
+                f"{owner}: inertia {point} has principal moments {shown}; the largest must not "
+                "exceed the sum of the others; correct it, or give balance_inertia=True"
+            )
+        raised = moments + np.array([lack / 2, lack / 2, 0.0])
+        warnings.warn(
+            f"{owner}: principal moments {shown} {point} raised to {raised.tolist()} by "
+            "balance_inertia=True",
+            stacklevel=4,
+        )
+        return axes * raised @ axes.T
+    return matrix
+
+
+def _read_quaternion(owner: str, field: str, quaternion: Any, batched: bool) -> Array:
+    numbers = read_numbers(owner, f"{field} quaternion", quaternion, (4,), batched=batched)
+    if not is_traced(quaternion):
+        length = np.linalg.norm(numbers, axis=0)
+        off = np.abs(length - 1).max()
+        if (length < 1e-9).any():
+            raise ValueError(f"{owner}: {field} quaternion {quaternion} must not be zero")
+        if off > 0.5:
+            raise ValueError(
+                f"{owner}: {field} quaternion {quaternion} must have length 1, w first; its "
+                f"length is off by {off:.3g}"
+            )
+        if off > 1e-3:
+            warnings.warn(
+                f"{owner}: {field} quaternion {quaternion} normalized, its length was off by "
+                f"{off:.3g}",
+                stacklevel=4,
+            )
+        numbers = numbers / length
+    return quat_normalize(jnp.array(numbers, precision()))
+
+
+def _read_matrix(owner: str, field: str, matrix: Any, batched: bool) -> Array:
+    numbers = read_numbers(owner, f"{field} rotation matrix", matrix, (3, 3), batched=batched)
+    if not is_traced(matrix):
+        R = np.moveaxis(numbers, (0, 1), (-2, -1))
+        off = np.abs(np.swapaxes(R, -1, -2) @ R - np.eye(3)).max()
+        if off > 1e-4:
+            raise ValueError(
+                f"{owner}: {field} rotation matrix {numbers.tolist()} must be orthonormal; RᵀR is "
+                f"off the identity by {off:.3g}"
+            )
+        if (np.linalg.det(R) < 0).any():
+            raise ValueError(
+                f"{owner}: {field} rotation matrix {numbers.tolist()} is a reflection, its "
+                "determinant is -1; flip one axis"
+            )
+    return quat_from_matrix(jnp.array(numbers, precision()))

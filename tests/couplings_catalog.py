@@ -1,0 +1,164 @@
+"""The couplings under test: one line in `CATALOG` and a coupling joins every property test."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxjoints.couplings.coupling import Chart, Coupling, Derived, Residual
+from jaxjoints.couplings.linear import Cylindrical, Slider
+from jaxjoints.couplings.rigid import Fixed, Free
+from jaxjoints.couplings.rotary import Ball, Hinge, Universal
+from jaxjoints.pytree import struct
+from jaxjoints.spatial import Pose, norm
+
+EZ = jnp.array([0.0, 0.0, 1.0])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A coupling and the part of it that is tested.
+
+    reach: half-widths of the range from which coordinates are drawn
+    turning: the coordinate that counts turns, if there is one
+    singular: coordinates where the poses or their rates degenerate
+    """
+
+    coupling: Coupling
+    reach: tuple[float, ...]
+    turning: int | None = None
+    singular: tuple[tuple[float, ...], ...] = ()
+
+
+@struct
+class Screw(Chart):
+    """The example of `Chart`: C turns about and advances along z of D by `pitch` [m/rad]."""
+
+    pitch: Array
+    dof: ClassVar[int] = 1
+
+    def pose(self, q):
+        return Pose.about_z(q[0]) @ Pose.along_z(self.pitch * q[0])
+
+
+@struct
+class SlottedHinge(Chart):
+    """C turns about z while its origin slides along x of D: the slot turns in C."""
+
+    dof: ClassVar[int] = 2
+
+    def pose(self, q):
+        return Pose.along_x(q[0]) @ Pose.about_z(q[1])
+
+
+@struct
+class DeclaredSlottedHinge(Chart):
+    """The slotted hinge with its complement declared: y of D, then z, moments about x and y."""
+
+    dof: ClassVar[int] = 2
+
+    def pose(self, q):
+        return Pose.along_x(q[0]) @ Pose.about_z(q[1])
+
+    def complement(self, q):
+        across = Pose.about_z(q[1]).rotate_inverse(jnp.array([0.0, 1.0, 0.0], q.dtype))
+        constant = jnp.eye(6, dtype=q.dtype)[:, 2:5]
+        first = jnp.concatenate([across, jnp.zeros(3, q.dtype)])
+        return jnp.concatenate([first[:, None], constant], axis=1)
+
+
+@struct
+class Gimbal(Chart):
+    """Three angles about z, y, x; they lock where the second is ±90°."""
+
+    dof: ClassVar[int] = 3
+
+    def pose(self, q):
+        return Pose.about_z(q[0]) @ Pose.about_y(q[1]) @ Pose.about_x(q[2])
+
+
+@struct
+class HingeErrors(Residual):
+    """A hinge about z by its five errors."""
+
+    dof: ClassVar[int] = 1
+
+    def residual(self, T, t):
+        return jnp.concatenate([T.p, T.rotate(EZ.astype(T.p.dtype))[:2]])
+
+
+@struct
+class SlottedHingeErrors(Residual):
+    """The slotted hinge by its four errors."""
+
+    dof: ClassVar[int] = 2
+
+    def residual(self, T, t):
+        return jnp.concatenate([T.p[1:], T.rotate(EZ.astype(T.p.dtype))[:2]])
+
+
+@struct
+class PointOnSphere(Residual):
+    """The example of `Residual`: C's origin keeps its distance from D's."""
+
+    radius: Array
+    dof: ClassVar[int] = 5
+
+    def residual(self, T, t):
+        return (norm(T.p) - self.radius)[None]
+
+    def reference(self):
+        return Pose.along_z(self.radius)
+
+
+@struct
+class PointOnEllipsoid(Residual):
+    """C's origin stays on an ellipsoid of three radii about D's."""
+
+    radii: Array
+    dof: ClassVar[int] = 5
+
+    def residual(self, T, t):
+        return self.radii[2:] * (norm(T.p / self.radii) - 1)[None]
+
+    def reference(self):
+        return Pose.along_z(self.radii[2])
+
+
+@struct
+class MovingPlane(Residual):
+    """C's origin stays on a plane normal to z that moves along it at `speed` [m/s]."""
+
+    speed: Array
+    dof: ClassVar[int] = 5
+
+    def residual(self, T, t):
+        return T.p[2:] - self.speed * t
+
+
+TILTED = jnp.array([0.6, -1.0, 1.4])
+POINT = (0.5, 0.5, 1.2, 1.2, 1.2)
+BALL_TURNED = ((2 * np.pi, 0.0, 0.0), (0.0, 0.0, np.pi))
+
+CATALOG = {
+    "hinge": Entry(Hinge(EZ), (20.0,), turning=0),
+    "tilted hinge": Entry(Hinge(TILTED), (20.0,), turning=0),
+    "slider": Entry(Slider(TILTED), (3.0,)),
+    "cylindrical": Entry(Cylindrical(TILTED), (3.0, 20.0), turning=1),
+    "ball": Entry(Ball(), (2.5, 2.5, 2.5), singular=BALL_TURNED),
+    "fixed": Entry(Fixed(), ()),
+    "free": Entry(Free(), (3.0, 3.0, 3.0, 2.5, 2.5, 2.5)),
+    "universal": Entry(Universal(EZ, TILTED), (20.0, 3.0), turning=0),
+    "screw": Entry(Screw(jnp.array(0.5)), (20.0,), turning=0),
+    "slotted hinge": Entry(SlottedHinge(), (3.0, 20.0), turning=1),
+    "declared slotted hinge": Entry(DeclaredSlottedHinge(), (3.0, 20.0), turning=1),
+    "gimbal": Entry(Gimbal(), (20.0, 1.2, 3.0), turning=0, singular=((0.4, np.pi / 2, 0.1),)),
+    "derived hinge": Entry(Derived(Hinge(TILTED)), (20.0,), turning=0),
+    "hinge errors": Entry(HingeErrors(), (20.0,), turning=0),
+    "slotted hinge errors": Entry(SlottedHingeErrors(), (3.0, 20.0), turning=1),
+    "point on sphere": Entry(PointOnSphere(jnp.array(1.5)), POINT),
+    "point on ellipsoid": Entry(PointOnEllipsoid(jnp.array([1.0, 1.5, 2.0])), POINT),
+    "moving plane": Entry(MovingPlane(jnp.array(0.7)), POINT),
+}

@@ -1,0 +1,297 @@
+"""Laws of the sparse direct solver and of its elimination order, against dense float64."""
+
+from functools import lru_cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxjoints.solve.factor import Blocks, add_diagonal, assemble, factor, scale, solve
+from jaxjoints.solve.graph import elimination_plan
+
+DTYPES = [jnp.float32, jnp.float64]
+
+
+def chain(n, first=0):
+    return tuple((first + i, first + i - 1 if i else -1) for i in range(n))
+
+
+def tree(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return tuple((i, int(rng.integers(-1, i)) if i else -1) for i in range(n))
+
+
+def ring(n):
+    return tuple((i, (i + 1) % n) for i in range(n))
+
+
+def hub(n):
+    """A body with n joints, one of them to the world."""
+    return ((0, -1), *((i, 0) for i in range(1, n)))
+
+
+def grid(rows, columns):
+    """Bodies on a grid, joined to their neighbours."""
+    across = [
+        (columns * i + j, columns * i + j + 1) for i in range(rows) for j in range(columns - 1)
+    ]
+    down = [
+        (columns * i + j, columns * i + columns + j)
+        for i in range(rows - 1)
+        for j in range(columns)
+    ]
+    return (*across, *down)
+
+
+def shuffled(nodes, seed=0):
+    return tuple(nodes[i] for i in np.random.default_rng(seed).permutation(len(nodes)))
+
+
+GRAPHS = {
+    "single": ((0, -1),),
+    "immovable": ((-1, -1), (-1, 0), (1, -1)),
+    "chain": chain(10),
+    "tree": shuffled(tree(9)),
+    "ring": shuffled(ring(6)),
+    "two on two bodies": ((0, 1), (1, 0)),
+    "parallel": ((0, -1), (0, -1), (1, 0), (0, 1), (1, 0), (2, 1)),
+    "hub": hub(5),
+    "ladder": shuffled(grid(2, 3)),
+    "disconnected": shuffled((*chain(4), *chain(3, first=4), *((7, 8), (8, 9), (9, 7)))),
+}
+
+graphs = pytest.mark.parametrize("graph", GRAPHS)
+
+
+@lru_cache(maxsize=64)
+def problem(nodes, r, batch=(), seed=0):
+    """H and Y = M⁻¹ H of both sides in plan order, and the dense A with axes (row, node) twice."""
+    rng = np.random.default_rng([seed, r, len(nodes)])
+    plan = elimination_plan(nodes)
+    bodies = 1 + max(max(sides) for sides in nodes)
+    X = rng.normal(size=(6, 6, bodies + 1, *batch))
+    unit = np.eye(6).reshape(6, 6, 1, *(1,) * len(batch))
+    inverse_mass = (np.einsum("ij...,kj...->ik...", X, X) + unit) / 6
+    inverse_mass[:, :, -1] = 0.0
+    ordered = np.array([nodes[i] for i in plan.order])
+    wrenches = [rng.normal(size=(6, r, len(nodes), *batch)) for _ in range(2)]
+    twists = [
+        np.einsum("ijn...,jkn...->ikn...", inverse_mass[:, :, ordered[:, side]], wrenches[side])
+        for side in range(2)
+    ]
+    # Every node's rows as wrenches on every body.
+    on_body = np.zeros((6, bodies + 1, r, len(nodes), *batch))
+    for side in range(2):
+        for i, body in enumerate(ordered[:, side]):
+            on_body[:, body, :, i] += wrenches[side][:, :, i]
+    A = np.einsum("abri...,acb...,cbsj...->risj...", on_body, inverse_mass, on_body, optimize=True)
+    return plan, (wrenches[0], twists[0], wrenches[1], twists[1]), A
+
+
+def dense_solve(A, b):
+    """x with A x = b for A (r, n, r, n, *batch), b (r, n, *batch)."""
+    (
+        r,
+        n,
+        *_,
+    ) = A.shape
+    matrix = np.moveaxis(A.reshape(r * n, r * n, *A.shape[4:]), (0, 1), (-2, -1))
+    right = np.moveaxis(b.reshape(r * n, *b.shape[2:]), 0, -1)
+    x = np.linalg.solve(matrix, right[..., None])[..., 0]
+    return np.moveaxis(x, -1, 0).reshape(b.shape)
+
+
+def with_diagonal(A, d):
+    r, n = A.shape[:2]
+    unit = np.eye(r * n).reshape(r, n, r, n, *(1,) * (A.ndim - 4))
+    return A + unit * d[:, :, None, None]
+
+
+@partial(jax.jit, static_argnums=0)
+def direct(plan, sides, s, d, b):
+    return solve(
+        plan, factor(plan, add_diagonal(plan, scale(plan, assemble(plan, *sides), s), d)), b
+    )
+
+
+def check(nodes, r, batch, dtype, tolerance):
+    plan, sides, A = problem(nodes, r, batch)
+    rng = np.random.default_rng(1)
+    shape = (r, len(nodes), *batch)
+    s, d, b = rng.uniform(0.5, 2.0, shape), rng.uniform(0.5, 2.0, shape), rng.normal(size=shape)
+    x = direct(plan, *jax.tree.map(lambda v: jnp.asarray(v, dtype), (sides, s, d, b)))
+    assert x.dtype == dtype
+    expected = dense_solve(with_diagonal(s[:, :, None, None] * A * s, d), b)
+    np.testing.assert_allclose(x, expected, rtol=0, atol=tolerance * np.max(np.abs(expected)))
+
+
+@graphs
+def test_solves_what_the_dense_matrix_solves(graph):
+    check(GRAPHS[graph], 2, (2,), jnp.float64, 1e-11)
+
+
+@pytest.mark.parametrize("r", [1, 2, 3, 4, 5, 6])
+def test_solves_for_every_number_of_rows(r):
+    check(chain(3), r, (2,), jnp.float64, 1e-11)
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_solves_for_every_batch_shape_and_precision(batch, dtype):
+    check(GRAPHS["ring"], 2, batch, dtype, {jnp.float32: 1e-4, jnp.float64: 1e-11}[dtype])
+
+
+def test_random_graphs():
+    rng = np.random.default_rng(5)
+    for seed in range(2):
+        pairs = [
+            tuple(int(b) for b in rng.choice(np.arange(-1, 6), 2, replace=False)) for _ in range(7)
+        ]
+        check(tuple(pairs), 1 + seed, (), jnp.float64, 1e-11)
+
+
+def test_shared_rows_broadcast_against_a_batch():
+    plan, sides, A = problem(GRAPHS["chain"], 2, (1,))
+    shape = (2, 10, 4)
+    rng = np.random.default_rng(2)
+    d, b = rng.uniform(0.5, 2.0, shape), rng.normal(size=shape)
+    ones = jnp.ones((2, 10, 1))
+    x = direct(plan, jax.tree.map(jnp.asarray, sides), ones, jnp.asarray(d), jnp.asarray(b))
+    np.testing.assert_allclose(x, dense_solve(with_diagonal(A, d), b), atol=1e-11)
+    x = direct(plan, jax.tree.map(jnp.asarray, sides), ones, ones, jnp.asarray(b))
+    one = with_diagonal(A, np.ones((2, 10, 1))) * np.ones(4)
+    np.testing.assert_allclose(x, dense_solve(one, b), atol=1e-11)
+
+
+@pytest.fixture(scope="module")
+def system():
+    """A plan, an assembled batch of two, and a function that solves it."""
+    plan, sides, A = problem(GRAPHS["ring"], 2, (2,))
+    blocks = assemble(plan, *jax.tree.map(jnp.asarray, sides))
+    blocks = add_diagonal(plan, blocks, jnp.ones((2, 6, 2)))
+    return plan, blocks, with_diagonal(A, np.ones((2, 6, 2)))
+
+
+def test_vmap_equals_trailing_batch(system):
+    plan, blocks, _ = system
+    b = jnp.asarray(np.random.default_rng(3).normal(size=(2, 6, 2)))
+
+    def run(blocks, b):
+        return solve(plan, factor(plan, blocks), b)
+
+    together = jax.jit(run)(blocks, b)
+    mapped = jax.jit(jax.vmap(run, -1, -1))(blocks, b)
+    np.testing.assert_allclose(mapped, together, rtol=1e-12, atol=1e-12)
+
+
+def test_solve_is_linear_and_symmetric_in_the_right_side(system):
+    plan, blocks, A = system
+    factors = jax.jit(partial(factor, plan))(blocks)
+    run = jax.jit(partial(solve, plan))
+    rng = np.random.default_rng(4)
+    b, c = (jnp.asarray(rng.normal(size=(2, 6, 2))) for _ in range(2))
+    np.testing.assert_allclose(
+        run(factors, 2 * b - c), 2 * run(factors, b) - run(factors, c), atol=1e-12
+    )
+    transpose = jax.linear_transpose(partial(run, factors), b)
+    np.testing.assert_allclose(transpose(b)[0], run(factors, b), atol=1e-12)
+
+
+def test_derivative_through_custom_linear_solve_is_that_of_the_solution(system):
+    plan, blocks, _ = system
+    b = jnp.asarray(np.random.default_rng(6).normal(size=(2, 6, 2)))
+
+    def times(blocks, x):
+        column, row = np.asarray(plan.column), np.asarray(plan.row)
+        y = jnp.einsum("ij...,j...->i...", blocks.diagonal, x)
+        y = y.at[:, row].add(jnp.einsum("ije...,je...->ie...", blocks.edges, x[:, column]))
+        return y.at[:, column].add(jnp.einsum("jie...,je...->ie...", blocks.edges, x[:, row]))
+
+    def solution(diagonal, edges, b):
+        lower = jnp.asarray(np.tril(np.ones((2, 2))))[:, :, None, None]
+        diagonal = diagonal * lower
+        diagonal = (diagonal + jnp.swapaxes(diagonal, 0, 1)) / 2
+        blocks = Blocks(diagonal=diagonal, edges=edges)
+        factors = factor(plan, jax.lax.stop_gradient(blocks))
+        return jax.lax.custom_linear_solve(
+            partial(times, blocks), b, lambda _, b: solve(plan, factors, b), symmetric=True
+        )
+
+    point = blocks.diagonal + jnp.eye(2)[:, :, None, None], 0.3 * blocks.edges, b
+    check_grads(jax.jit(solution), point, order=1, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_redundant_rows_do_no_harm(dtype):
+    # Two joints with the same rows: A is singular, but A x = b has solutions for such b.
+    plan, sides, _ = problem(((0, -1), (0, -1), (1, 0)), 3)
+    sides = [np.array(side) for side in sides]
+    first, second = (plan.order.index(i) for i in (0, 1))
+    for side in sides:
+        side[:, :, second] = side[:, :, first]
+    sides = [jnp.asarray(side, dtype) for side in sides]
+    ones, zeros = jnp.ones((3, 3), dtype), jnp.zeros((3, 3), dtype)
+    x = direct(plan, sides, ones, zeros, ones)
+    blocks = assemble(plan, *sides)
+    A = np.zeros((3, 3, 3, 3))
+    for i in range(3):
+        A[:, i, :, i] = blocks.diagonal[:, :, i]
+    for e, (i, k) in enumerate(zip(plan.row, plan.column, strict=True)):
+        A[:, i, :, k] = blocks.edges[:, :, e]
+        A[:, k, :, i] = blocks.edges[:, :, e].T
+    tolerance = 1e4 * float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(np.einsum("risj,sj->ri", A, x), 1.0, atol=tolerance)
+
+
+@pytest.mark.parametrize("joints, levels", [(1, 1), (2, 2), (10, 4), (50, 6), (100, 7), (500, 9)])
+def test_levels_of_a_chain_are_logarithmic(joints, levels):
+    assert len(elimination_plan(chain(joints)).levels) == levels
+    assert len(elimination_plan(shuffled(chain(joints))).levels) <= levels + 1
+
+
+@graphs
+def test_a_plan_eliminates_every_node_once_and_stores_all_fill(graph):
+    nodes = GRAPHS[graph]
+    plan = elimination_plan(nodes)
+    assert sorted(plan.order) == list(range(len(nodes)))
+    bounds = [level.start for level in plan.levels] + [plan.levels[-1].stop]
+    assert bounds == sorted(bounds) and bounds[0] == 0 and bounds[-1] == len(nodes)
+    assert [level.stop for level in plan.levels] == bounds[1:]
+
+    # Elimination node by node, in that order, finds the same edges.
+    ordered = [set(nodes[i]) - {-1} for i in plan.order]
+    filled = {
+        (i, k)
+        for k in range(len(nodes))
+        for i in range(k + 1, len(nodes))
+        if ordered[i] & ordered[k]
+    }
+    for k in range(len(nodes)):
+        later = [i for i in range(k + 1, len(nodes)) if (i, k) in filled]
+        filled |= {(i, j) for i in later for j in later if i > j}
+    edges = list(zip(plan.row.tolist(), plan.column.tolist(), strict=True))
+    assert len(edges) == len(set(edges)) and set(edges) == filled
+
+    for level in plan.levels:
+        inside = range(level.start, level.stop)
+        assert not any(i in inside and k in inside for i, k in edges), "a level is independent"
+        assert edges[level.first : level.last] == [
+            (int(i), level.start + int(p))
+            for i, p in zip(level.neighbour, level.pivot, strict=True)
+        ]
+
+
+def test_a_hub_costs_as_many_levels_as_joints():
+    assert len(elimination_plan(hub(20)).levels) == 20
+
+
+def test_plans_are_cached_and_equal_by_their_nodes():
+    nodes = shuffled(tree(9))
+    plan = elimination_plan(nodes)
+    assert elimination_plan(tuple(nodes)) is plan
+    elimination_plan.cache_clear()
+    again = elimination_plan(nodes)
+    assert again is not plan and again == plan and hash(again) == hash(plan)
+    assert elimination_plan(chain(9)) != plan and plan != nodes

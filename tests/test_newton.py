@@ -1,0 +1,176 @@
+"""The bounded solve: complementarity, boxes, smoothing, several laws on one coordinate."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from jaxjoints.constraints import row_problem, start_impulses
+from jaxjoints.kinematics import body_twists, joint_places, prepare
+from jaxjoints.layout import layout
+from jaxjoints.solve.newton import row_speeds, solve_rows
+
+ENVIRONMENTS = 64
+DT = 1e-3
+COLD = 15
+# Rounding of float64 in speeds of some m/s through effective masses of ratio 1e4.
+ROUNDING = 1e-9
+
+
+def chain(links, laws):
+    """Hinges about y, x, y, … hanging in a row, the given laws on each."""
+    world = jj.SystemBuilder()
+    parent = jj.WORLD
+    for i in range(links):
+        link = world.body(f"link{i}", mass=1.0, inertia=(0.02, 0.02, 0.002), com=(0.0, 0.0, -0.25))
+        axis = (0.0, 1.0, 0.0) if i % 2 == 0 else (1.0, 0.0, 0.0)
+        down = (0.0, 0.0, 0.0 if i == 0 else -0.5)
+        world.joint(
+            f"hinge{i}", jj.Hinge(axis=axis), child=link, parent=parent, frame_D=down, laws=laws
+        )
+        parent = link
+    return world.build()
+
+
+def violent(system, state, seed=0):
+    """States at random within the limits, with random speeds that drive them into the stops."""
+    rng = np.random.default_rng(seed)
+    names = system.topology.joints
+    near = rng.choice([-1.0, 1.0], (len(names), ENVIRONMENTS)) * rng.uniform(
+        0.29, 0.3, (len(names), ENVIRONMENTS)
+    )
+    q = {name: jnp.asarray(one) for name, one in zip(names, near, strict=True)}
+    qd = {name: jnp.asarray(10 * rng.standard_normal(ENVIRONMENTS)) for name in names}
+    return system.state(q=q, qd=qd)
+
+
+@jax.jit
+def problem_of(system, state, smoothing):
+    """The rows of one step from a state."""
+    mechanism = prepare(system, 1, layout(system).orders)
+    twist = body_twists(state)
+    twist = jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
+    return row_problem(mechanism, joint_places(mechanism, state), twist, jnp.asarray(DT), smoothing)
+
+
+solve = jax.jit(solve_rows, static_argnames="iterations")
+
+
+def speeds_of(problem, solution):
+    """Speeds of the coordinate rows after the impulses, shape (coordinate rows, environments)."""
+    structure = problem.structure
+    batch = solution.residual.shape
+    change = jnp.zeros((6, structure.bodies + 1, *batch))
+    for Y, bodies in (
+        (problem.Y_child, structure.child),
+        (problem.Y_parent, structure.parent),
+    ):
+        change = change.at[:, np.array(bodies)].add(
+            jnp.sum(jnp.broadcast_to(Y, (*Y.shape[:3], *batch)) * solution.impulse[None], axis=1)
+        )
+    speed = problem.rate + row_speeds(problem, change)
+    return speed, speed[np.array(structure.row), np.array(structure.node)]
+
+
+@pytest.fixture(scope="module")
+def limited():
+    """A chain of three with tight hard limits, violent states, and its rows."""
+    system, state = chain(3, [jj.Limits(-0.301, 0.301, erp=0.2, cfm=0.0)])
+    state = violent(system, state)
+    return system, state
+
+
+def test_stops_are_complementary_from_a_cold_start(limited):
+    problem = problem_of(*limited, jnp.zeros(()))
+    solution = solve(problem, None, iterations=COLD)
+    (bound,), (impulse,) = problem.bounds, solution.bounded
+    speed, u = speeds_of(problem, solution)
+    w = bound.sign * u + bound.bias
+    assert np.max(solution.residual) < ROUNDING
+    assert np.min(impulse) > -ROUNDING and np.min(w) > -ROUNDING
+    assert np.max(np.minimum(impulse, w)) < ROUNDING
+    assert np.mean(impulse > 1e-6) > 0.2, "the states should drive many joints into their stops"
+    hard = problem.structure.hard
+    assert np.max(np.abs(np.asarray(speed)[hard])) < ROUNDING
+
+
+def test_warm_start_needs_few_steps(limited):
+    problem = problem_of(*limited, jnp.zeros(()))
+    first = solve(problem, None, iterations=COLD)
+    again = solve(problem, (first.impulse, first.bounded), iterations=1)
+    assert np.max(again.residual) < ROUNDING
+
+
+def test_residual_says_when_too_few_steps_were_taken(limited):
+    problem = problem_of(*limited, jnp.zeros(()))
+    assert np.max(solve(problem, None, iterations=1).residual) > 1e-3
+
+
+def test_smoothing_makes_the_product_a_barrier(limited):
+    """λ w = c ν² for every stop: an acceleration ν²/φ whatever the mass and the step."""
+    speed = 1e-2
+    problem = problem_of(*limited, jnp.asarray(speed))
+    solution = solve(problem, None, iterations=COLD)
+    (bound,), (impulse,) = problem.bounds, solution.bounded
+    _, u = speeds_of(problem, solution)
+    w = bound.sign * u + bound.bias
+    row, node = np.array(problem.structure.row), np.array(problem.structure.node)
+    inverse_mass = sum(
+        jnp.sum(H * Y, axis=0)[row, node]
+        for H, Y in ((problem.H_child, problem.Y_child), (problem.H_parent, problem.Y_parent))
+    )
+    # The product of a number near 1 and one near 1e-9 carries the rounding of the larger.
+    np.testing.assert_allclose(impulse * w * inverse_mass, speed**2, rtol=1e-4)
+
+
+def test_dry_friction_stays_in_its_box():
+    system, state = chain(3, [jj.DryFriction(40.0)])
+    state = violent(system, state, seed=1)
+    problem = problem_of(system, state, jnp.zeros(()))
+    solution = solve(problem, None, iterations=COLD)
+    (impulse,) = solution.bounded
+    _, u = speeds_of(problem, solution)
+    most = DT * 40.0
+    assert np.max(solution.residual) < ROUNDING
+    assert np.max(np.abs(impulse)) < most + ROUNDING
+    slips = np.abs(u) > 1e-6
+    assert slips.any() and (~slips).any()
+    np.testing.assert_allclose(
+        np.asarray(impulse)[slips], -most * np.sign(np.asarray(u)[slips]), atol=ROUNDING
+    )
+
+
+def test_all_laws_of_a_coordinate_hold_at_once():
+    """Damping, friction and stops share one row; each keeps its own law."""
+    laws = [
+        jj.Limits(-0.301, 0.301, erp=0.2, cfm=0.0),
+        jj.DryFriction(10.0),
+        jj.Damping(0.5),
+    ]
+    system, state = chain(3, laws)
+    state = violent(system, state, seed=2)
+    problem = problem_of(system, state, jnp.zeros(()))
+    solution = solve(problem, None, iterations=COLD)
+    assert np.max(solution.residual) < ROUNDING
+    _, u = speeds_of(problem, solution)
+    row, node = np.array(problem.structure.row), np.array(problem.structure.node)
+    total = solution.impulse[row, node]
+    (stop, friction), (stop_impulse, friction_impulse) = problem.bounds, solution.bounded
+    damping = -DT * 0.5 * u
+    np.testing.assert_allclose(
+        total, damping + stop.sign * stop_impulse + friction_impulse, atol=ROUNDING
+    )
+    w = stop.sign * u + stop.bias
+    assert np.max(np.minimum(stop_impulse, w)) < ROUNDING
+    assert np.max(np.abs(friction_impulse)) < DT * 10.0 + ROUNDING
+    assert friction.upper is not None
+
+
+def test_start_impulses_are_what_the_state_keeps(limited):
+    system, state = limited
+    new, info = jax.jit(lambda s: jj.step(system, s, dt=DT))(state)
+    impulse, (stops,) = start_impulses(layout(system), new.impulse)
+    assert impulse.shape == (6, 3, ENVIRONMENTS) and stops.shape == (3, ENVIRONMENTS)
+    assert np.max(info.residual) < ROUNDING
+    assert np.min(stops) > -ROUNDING
