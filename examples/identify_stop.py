@@ -1,15 +1,14 @@
 """What stopped it? Stiffness, damping, stops, masses and inertias from poses that ODE recorded.
 
-Known: the geometry, gravity or the forces from outside, the time step. Measured: poses only, and
-velocities as differences of successive poses. Each recording is searched from 256 random starts as
-one batch by gradient descent, with simulations that follow the recording, then run free. Under
-gravity alone poses tell ratios such as stiffness over mass; a known force tells the masses too.
+Known: geometry, gravity, forces from outside, the time step. Measured: poses only, and the velocity
+at the start as the difference of two. Each recording is searched from random starts as one batch by
+gradient descent, with simulations that follow the recording, then run free. Under gravity alone,
+poses tell ratios such as stiffness over mass; a known force, or known softness, tells masses too.
 """
 
 import argparse
-import dataclasses
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,23 +19,16 @@ from report import Progress, figure, table
 
 import jaxjoints as jj
 
-STOPS = {
-    "hinge_stops/world/erp.1cfm1e-2/-": "hinge meets a soft stop, gravity",
-    "hinge/one_sided/kp60.0/kd0.4/h0.005": "hinge pressed on a spring, known torque",
-    "slider_stops/world/erp.1cfm1e-2/+": "slider meets a soft stop, gravity",
-    "slider/one_sided/kp3000.0/kd20.0/h0.005": "slider pressed on a spring, known force",
-}
 AGREE, TOLD = 1.0, 0.5  # [%] of the truth; share of its range that leaves a number undetermined
 
 
-@dataclasses.dataclass
-class Problem:
+class Problem(NamedTuple):
     title: str
     recording: Recording
     residual: Partial
     truth: dict[str, float]
     unknowns: dict[str, jj.Unknown]
-    iterations: int
+    labels: dict[str, str]
 
 
 def stop_residuals(recording: Recording, per_mass: jax.Array, values: dict, follow: jax.Array):
@@ -52,63 +44,75 @@ def stop_residuals(recording: Recording, per_mass: jax.Array, values: dict, foll
     )
     inertia = values["inertia"] * scale if "inertia" in values else mass
     system = jj.replace(system, mass=mass[None], inertia=system.inertia[..., None] * inertia)
-    system = system.with_joint(name, laws=(stop,))
-    return recording.residuals(system, values["start speed"][None], follow)
+    return recording.residuals(system.with_joint(name, laws=(stop,)), follow)
 
 
 def chain_residuals(recording: Recording, values: dict, follow: jax.Array):
-    """Five links: the first mass, the others as ratios to it, and the speeds it starts with."""
-    ratios = [jnp.ones_like(values["mass 0"])] + [values[f"mass {i}/mass 0"] for i in range(1, 5)]
-    mass, system = values["mass 0"] * jnp.stack(ratios), recording.system
+    """Links of known shape: the first's mass, told by the joints' softness, and ratios to it."""
+    ratios = [values[f"mass {i}"] for i in range(1, len(values))]
+    mass, system = (
+        values["mass 0"] * jnp.stack([jnp.ones_like(ratios[0]), *ratios]),
+        recording.system,
+    )
     system = jj.replace(system, mass=mass, inertia=system.inertia[..., None] * mass)
-    speeds = jnp.stack([values[f"start speed {i}"] for i in range(5)])
-    return recording.residuals(system, speeds, follow)
+    return recording.residuals(system, follow)
 
 
-def problems(rng: np.random.Generator) -> list[Problem]:
-    """Residuals, what is true, and ranges: a decade for what is positive, the way for the stop."""
-    found, cases = [], load()
-    for name, title in STOPS.items():
-        limit = jj.Limits(upper=1.0, stiffness=1.0, damping=1.0, anticipate=False)
-        recording, case = record(cases[name], steps=60, laws=[limit]), cases[name]
-        per_mass = jnp.asarray(0.0 if "external_forces" in case else 1.0)
-        residual = Partial(stop_residuals, recording, per_mass)
-        truth = truth_of_stop(case, recording, float(per_mass))
-        found.append(Problem(title, recording, residual, truth, {}, 100))
-    links = cases["hinge_chain5/C"]["bodies"]
-    shapes = [np.array(link["inertia_body"]) / link["mass"] for link in links]
-    recording = record(cases["hinge_chain5/C"], steps=24, inertias=shapes, cfm=1e-4)
-    masses = [link["mass"] for link in links]
+def stop_problem(case: dict[str, Any], title: str, rng: np.random.Generator) -> Problem:
+    ratios = "external_forces" not in case
+    limit = jj.Limits(upper=1.0, stiffness=1.0, damping=1.0, anticipate=False)
+    recording = record(case, steps=59, laws=[limit])
+    truth = truth_of_stop(case, recording, ratios=ratios)
+    way = recording.coordinates(recording.motion)[0]
+    unknowns = ranges(truth, rng) | {
+        "stop": jj.Unknown(jnp.asarray(way[0]), jnp.asarray(way.max()))
+    }
+    over = {name: f"{name}/mass" for name in ("inertia", "stiffness", "damping") if ratios}
+    residual = Partial(stop_residuals, recording, jnp.asarray(float(ratios)))
+    return Problem(title, recording, residual, truth, unknowns, over)
+
+
+def chain_problem(case: dict[str, Any], title: str, rng: np.random.Generator) -> Problem:
+    masses = [link["mass"] for link in case["bodies"]]
+    shapes = [np.array(link["inertia_body"]) / link["mass"] for link in case["bodies"]]
+    recording = record(case, steps=24, inertias=shapes)
+    over = {f"mass {i}": f"mass {i}/mass 0" for i in range(1, len(masses))}
     truth = {"mass 0": masses[0]}
-    truth |= {f"mass {i}/mass 0": masses[i] / masses[0] for i in range(1, 5)}
-    readings = cases["hinge_chain5/C"]["trajectory"]["joint"]
-    truth |= {f"start speed {i}": reading["angle_rate"][1] for i, reading in enumerate(readings)}
-    title = "five links on soft hinges, gravity"
-    found.append(Problem(title, recording, Partial(chain_residuals, recording), truth, {}, 60))
-    for problem in found:
-        way = problem.recording.coordinates(problem.recording.motion)
-        for name, true in problem.truth.items():
-            if name == "stop":
-                unknown = jj.Unknown(way[0, 0], way[0].max())
-            elif name.startswith("start speed"):
-                measured = problem.recording.speeds[int(name[-1]) if name[-1].isdigit() else 0]
-                unknown = jj.Unknown(measured - 0.05, measured + 0.05)
-            else:
-                low = true * 10 ** -rng.uniform(0.2, 0.8)
-                unknown = jj.Unknown(low, 10 * low, log=True)
-            problem.unknowns[name] = jax.tree.map(jnp.asarray, unknown)
-    return found
+    truth |= {name: mass / masses[0] for name, mass in zip(over, masses[1:], strict=True)}
+    residual = Partial(chain_residuals, recording)
+    return Problem(title, recording, residual, truth, ranges(truth, rng), over)
+
+
+def ranges(truth: dict[str, float], rng: np.random.Generator) -> dict[str, jj.Unknown]:
+    """A decade for each positive number, the truth anywhere in it."""
+    lows = {name: jnp.asarray(true * 10 ** -rng.uniform(0.1, 0.9)) for name, true in truth.items()}
+    return {name: jj.Unknown(low, 10 * low, log=True) for name, low in lows.items()}
+
+
+def problems() -> list[Problem]:
+    cases, rng = load(), np.random.default_rng(0)
+    named = {
+        "hinge meets a soft stop, gravity": (stop_problem, "hinge_stops/world/erp.1cfm1e-2/-"),
+        "hinge on a spring, known torque": (stop_problem, "hinge/one_sided/kp60.0/kd0.4/h0.005"),
+        "slider on a spring, known force": (
+            stop_problem,
+            "slider/one_sided/kp3000.0/kd20.0/h0.005",
+        ),
+        "five links on soft hinges, gravity": (chain_problem, "hinge_chain5/C"),
+    }
+    return [make(cases[name], title, rng) for title, (make, name) in named.items()]
 
 
 def compared(problem: Problem, found: jj.Identified) -> list[tuple[Any, ...]]:
-    """Rows for the table: errors and deviations in percent of the truth, or of a wider range."""
+    """Rows for the table; errors and deviations in percent of the truth, or of the range if 0."""
     rows = []
     for name, true in problem.truth.items():
         unknown = problem.unknowns[name]
-        scale = abs(true) if unknown.log else max(abs(true), float(unknown.upper - unknown.lower))
+        scale = abs(true) or float(unknown.upper - unknown.lower)
         error = 100 * (found.values[name] - true) / scale
-        deviation = 100 * found.deviations[name] / scale
-        rows.append((name, true, found.values[name], error, deviation, found.open[name] < TOLD))
+        deviation, told = 100 * found.deviations[name] / scale, found.open[name] < TOLD
+        label = problem.labels.get(name, name)
+        rows.append((label, true, found.values[name], error, deviation, told))
     return rows
 
 
@@ -116,40 +120,30 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[Any, ...]]]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="identify_stop.png", help="where the figure goes")
     parser.add_argument("--starts", type=int, default=256, help="random starts of each search")
+    parser.add_argument("--iterations", type=int, default=40, help="gradient steps of each search")
     options = parser.parse_args(arguments)
     began, results, fits, steps, seconds = time.perf_counter(), {}, [], 0, 0.0
-    print(f"± is for poses with noise of {1e3 * NOISE[0]:g} mm and {1e3 * NOISE[1]:g} mrad")
-    for i, problem in enumerate(problems(np.random.default_rng(0))):
+    noise = f"{1e3 * NOISE[0]:g} mm and {1e3 * NOISE[1]:g} mrad"
+    print(f"± is one standard deviation, if each pose has noise of {noise}, the first one none")
+    for i, problem in enumerate(problems()):
         progress = Progress(problem.title)
         found = jj.identify(
             problem.residual,
             problem.unknowns,
             key=jax.random.key(i),
             starts=options.starts,
-            iterations=problem.iterations,
+            iterations=options.iterations,
             report=progress,
         )
         results[problem.title] = rows = compared(problem, found)
-        print(
-            f"\n{problem.title}: {found.arrived} of {options.starts} starts arrive\n{table(rows)}"
-        )
+        print(f"\n{problem.title}: {found.arrived} of {options.starts} starts arrive")
+        print(table(rows), flush=True)
         assert all(abs(row[3]) < AGREE for row in rows if row[-1]), problem.title
         recording = problem.recording
-        length = len(recording.motion.position) - 1
-        steps += options.starts * length * (len(progress.looks) - 1)
+        steps += options.starts * (len(recording.motion.position) - 1) * (len(found.losses) - 1)
         seconds += progress.seconds
-        fits.append(
-            {
-                "title": problem.title,
-                "time": float(recording.dt) * np.arange(1, length + 1),
-                "measured": recording.coordinates(recording.motion)[:, 1:],
-                "fitted": recording.coordinates(recording.fitted(found.residuals)),
-                "stop": found.values.get("stop"),
-                "losses": found.losses,
-                "free": problem.iterations,
-            }
-        )
-    figure(options.output, fits)
+        fits.append((problem.title, recording, found))
+    figure(options.output, fits, free=options.iterations)
     print(f"\n{steps / seconds:,.0f} environment-steps per second with all derivatives")
     print(f"{time.perf_counter() - began:.0f} s in all; the figure is {options.output}")
     return results

@@ -8,10 +8,13 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from recordings import Recording
+
+from jaxjoints import Hinge, Identified
 
 
 class Progress:
-    """One line on stderr, redrawn on a terminal; elsewhere a plain line at each quarter."""
+    """A bar on stderr, redrawn on a terminal; elsewhere a plain line at each quarter."""
 
     def __init__(self, title: str):
         self.title, self.began, self.looks = title, time.perf_counter(), []
@@ -43,40 +46,46 @@ def table(rows: list[tuple]) -> str:
     return "\n".join(lines)
 
 
-def figure(path, fits: list[dict]) -> None:
-    """Measured against fitted coordinates, and the losses of all starts, one column for each fit.
+def figure(path: str, fits: list[tuple[str, Recording, Identified]], *, free: int) -> None:
+    """Measured against fitted coordinates, and the losses of all starts, a column for each fit.
 
-    A fit has title, ylabel, time, measured and fitted (joints, time), stop or None, and losses.
+    free: the iteration from which the simulations ran free
     """
-    columns = len(fits)
-    fig, axes = plt.subplots(2, columns, figsize=(3.6 * columns, 6.2), layout="constrained")
-    for (above, below), fit in zip(axes.T, fits, strict=True):
-        for i, (measured, fitted) in enumerate(zip(fit["measured"], fit["fitted"], strict=True)):
-            color = f"C{i}"
-            every = slice(None, None, max(1, len(fit["time"]) // 30))
-            label = ("measured", "fitted") if i == 0 else (None, None)
-            above.plot(
-                fit["time"][every],
-                measured[every],
-                "o",
-                ms=4,
-                mfc="none",
-                color=color,
-                label=label[0],
-            )
-            above.plot(fit["time"], fitted, "-", lw=1.2, color=color, label=label[1])
-        if fit["stop"] is not None:
-            above.axhline(fit["stop"], color="0.4", lw=1, ls="--", label="stop found")
-        above.set(title=fit["title"], xlabel="time [s]", ylabel=fit["ylabel"])
-        above.legend(fontsize=8)
-        losses = np.where(np.isfinite(fit["losses"]), fit["losses"], np.nan)
-        low, middle, high = np.nanquantile(losses, [0.1, 0.5, 0.9], axis=1)
-        at = np.arange(len(losses))
-        below.fill_between(at, low, high, color="C0", alpha=0.2, lw=0, label="10–90 % of starts")
-        below.plot(at, middle, color="C0", lw=1, label="median")
-        below.plot(at, np.nanmin(losses, axis=1), color="C3", lw=1.4, label="best")
-        below.axvline(fit["free"], color="0.4", lw=1, ls=":", label="runs free from here")
-        below.set(xlabel="iteration", ylabel="mean square residual [noise²]", yscale="log")
+    size = (3.7 * len(fits), 6.4)
+    fig, axes = plt.subplots(2, len(fits), figsize=size, layout="constrained", squeeze=False)
+    for (above, below), (title, recording, found) in zip(axes.T, fits, strict=True):
+        _draw_motion(above, recording, found)
+        _draw_losses(below, found.losses, free)
+        above.set_title(title, fontsize=10)
+    axes[0, 0].legend(fontsize=8)
     axes[1, 0].legend(fontsize=8)
+    axes[1, 0].set_ylabel("mean square residual [noise²]")
     fig.savefig(path, dpi=110)
     plt.close(fig)
+
+
+def _draw_motion(axes, recording: Recording, found: Identified) -> None:
+    measured = recording.coordinates(recording.motion)
+    fitted = recording.coordinates(recording.fitted(found.residuals))
+    at = float(recording.dt) * np.arange(measured.shape[1])
+    every = slice(None, None, max(1, len(at) // 30))
+    for i, (dots, line) in enumerate(zip(measured, fitted, strict=True)):
+        first = i == 0
+        style = {"ms": 4, "mfc": "none", "color": f"C{i}"}
+        axes.plot(at[every], dots[every], "o", **style, label="measured" if first else None)
+        axes.plot(at, line, color=f"C{i}", lw=1.2, label="fitted" if first else None)
+    if "stop" in found.values:
+        axes.axhline(found.values["stop"], color="0.4", lw=1, ls="--", label="stop found")
+    turning = isinstance(recording.system.groups[0].coupling, Hinge)
+    axes.set(xlabel="time [s]", ylabel="angle [rad]" if turning else "position [m]")
+
+
+def _draw_losses(axes, losses: np.ndarray, free: int) -> None:
+    losses = np.where(np.isfinite(losses), losses, np.nan)
+    low, middle, high = np.nanquantile(losses, [0.1, 0.5, 0.9], axis=1)
+    at = np.arange(len(losses))
+    axes.fill_between(at, low, high, color="C0", alpha=0.2, lw=0, label="10–90 % of starts")
+    axes.plot(at, middle, color="C0", lw=1, label="median")
+    axes.plot(at, np.nanmin(losses, axis=1), color="C3", lw=1.4, label="best")
+    axes.axvline(free, color="0.4", lw=1, ls=":", label="runs free from here")
+    axes.set(xlabel="iteration", yscale="log")

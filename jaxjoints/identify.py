@@ -67,9 +67,14 @@ class Motion:
         A semi-implicit step moves by its new velocity, so two poses tell the velocity of the later
         exactly. Computed in float64, since small differences of large numbers are divided by dt.
 
+        position, quaternion: as in `Motion`, one pose more
         rotation: how the recording engine turns bodies, as in `SemiImplicitEuler`
+
+        Raises: ValueError for shapes that do not fit, numbers that are not finite, a time step
+        that is not positive, and an unknown rotation
         """
         p, q = np.asarray(position, float), np.array(quaternion, float)
+        _check_poses(p, q, dt, rotation)
         # q and -q are one pose; each continues the one before.
         flips = np.sign(np.sum(q[1:] * q[:-1], axis=1, keepdims=True))
         q[1:] *= np.cumprod(flips, axis=0)
@@ -111,7 +116,14 @@ def pose_residuals(
     noise: standard deviations of positions [m] and of rotations [rad]
 
     Returns: shape (time - 1, 7, bodies, *batch)
+    Raises: ValueError for noise that is not positive and for a motion of less than two poses
     """
+    if not min(noise) > 0:
+        raise ValueError(
+            f"pose_residuals: noise {noise} must be positive; it is the residuals' unit"
+        )
+    if len(motion.position) < 2:
+        raise ValueError("pose_residuals: the motion must have at least two poses to compare")
     batch = (1,) * state.time.ndim
     motion = jax.tree.map(lambda x: x.reshape(x.shape + batch), motion)
     now, later = jax.tree.map(lambda x: x[:-1], motion), jax.tree.map(lambda x: x[1:], motion)
@@ -182,7 +194,11 @@ def identify(
 
     The standard deviations are those of the linearized problem: information JᵀJ of the residuals,
     and that of an even spread over the range of each unknown.
+
+    Raises: ValueError for unknowns that are no ranges, for counts below 1, and where no start gives
+    finite residuals
     """
+    _check_search(unknowns, starts=starts, iterations=iterations, polish=polish)
     unknowns = {name: unknowns[name] for name in sorted(unknowns)}  # as jit orders them
     residual = residual if isinstance(residual, Partial) else Partial(residual)
     total, losses = iterations + 1 + polish, []
@@ -216,6 +232,11 @@ def identify(
     cost, _, information, residuals = found
     cost = np.nan_to_num(cost, nan=np.inf)
     best = int(np.argmin(cost))
+    if not np.isfinite(cost[best]):
+        raise ValueError(
+            f"identify: no start of {starts} gave finite residuals; narrow the ranges of "
+            f"{list(unknowns)}, or take a smaller dt"
+        )
     known = np.eye(len(unknowns)) / UNTOLD**2
     spread = np.sqrt(np.diag(np.linalg.inv(information[..., best] + known)))
     values, deviations = {}, {}
@@ -247,8 +268,9 @@ def _linearized(
         return jax.jvp(at, (z,), (jnp.broadcast_to(direction[:, None], z.shape),))
 
     r, J = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(z), dtype=z.dtype))
+    gradient = jnp.sum(J * r[None], axis=1)
     # Elementwise in the starts; a batched matrix product with the batch last is slow on CPUs.
-    return jnp.sum(r * r, axis=0), jnp.sum(J * r, axis=1), jnp.sum(J[:, None] * J, axis=2), r
+    return jnp.sum(r * r, axis=0), gradient, jnp.sum(J[:, None] * J[None], axis=2), r
 
 
 def _descended(optimizer, z, memory, cost, gradient):
@@ -268,3 +290,36 @@ def _damped_newton(z, gradient, information, damping):
     A = H + (diagonal + 1e-2)[..., None] * np.eye(len(z))
     move = np.linalg.solve(A, -np.nan_to_num(gradient.T)[..., None])[..., 0].T
     return np.clip(z + np.clip(move, -0.2, 0.2), 0.0, 1.0)
+
+
+def _check_poses(position: np.ndarray, quaternion: np.ndarray, dt: float, rotation: str) -> None:
+    """ValueError unless these are poses from which velocities follow."""
+    time, _, bodies = position.shape if position.ndim == 3 else (0, 0, 0)
+    if position.shape != (time, 3, bodies) or quaternion.shape != (time, 4, bodies):
+        raise ValueError(
+            f"motion: position {position.shape} and quaternion {quaternion.shape} must have shapes "
+            "(time, 3, bodies) and (time, 4, bodies)"
+        )
+    if time < 2:
+        raise ValueError(f"motion: {time} poses do not tell a velocity; give two or more")
+    if not (np.isfinite(position).all() and np.isfinite(quaternion).all()):
+        raise ValueError("motion: some poses are not finite; cut the recording where they are")
+    if not dt > 0:
+        raise ValueError(f"motion: dt {dt} must be positive")
+    if rotation not in ("exponential", "linearized"):
+        raise ValueError(f"motion: rotation {rotation!r} must be 'exponential' or 'linearized'")
+
+
+def _check_search(unknowns: Mapping[str, Unknown], **counts: int) -> None:
+    """ValueError unless there is something to search, and a number of steps to do it in."""
+    if not unknowns:
+        raise ValueError("identify: there are no unknowns; name at least one")
+    for name, unknown in unknowns.items():
+        lower, upper = float(unknown.lower), float(unknown.upper)
+        if not (np.isfinite([lower, upper]).all() and lower < upper):
+            raise ValueError(f"unknown {name!r}: lower {lower} must be below upper {upper}, finite")
+        if unknown.log and lower <= 0:
+            raise ValueError(f"unknown {name!r}: lower {lower} must be > 0, or leave log out")
+    for name, count in counts.items():
+        if count < (name != "polish"):
+            raise ValueError(f"identify: {name} {count} must be >= {int(name != 'polish')}")

@@ -26,7 +26,7 @@ from .kinematics import (
     wrenches_on_bodies,
 )
 from .layout import layout
-from .pytree import replace, static, struct
+from .pytree import materialize, replace, static, struct
 from .solve.newton import RowSolution, body_velocities, solve_rows
 from .spatial import (
     cross,
@@ -120,7 +120,7 @@ def _free_twists(
     spin = matvec(inertia, omega)
     if scheme.gyroscopic == "implicit":
         # (I - h [L]ₓ)⁻¹ L: ODE's implicit gyroscopic term (Lacoursière) in body axes.
-        omega = multiply(inverse(inertia - dt * skew(spin)), spin)
+        omega = materialize(multiply(inverse(inertia - dt * skew(spin)), spin))
     elif scheme.gyroscopic == "explicit":
         omega = omega - dt * matvec(mechanism.inverse_inertia[:, :, :-1], cross(omega, spin))
     push = jnp.broadcast_to(dt * system.gravity[:, None], linear.shape)
