@@ -28,9 +28,27 @@ def struct(cls: type[T]) -> type[T]:
     """
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(cls)
-    meta = [f.name for f in fields if f.metadata.get("static", False)]
-    data = [f.name for f in fields if f.name not in meta]
-    return jax.tree_util.register_dataclass(cls, data_fields=data, meta_fields=meta)
+    meta = tuple(f.name for f in fields if f.metadata.get("static", False))
+    data = tuple(f.name for f in fields if f.name not in meta)
+    keys = tuple(jax.tree_util.GetAttrKey(name) for name in data)
+
+    def flatten(record: T) -> tuple[tuple, tuple]:
+        values = vars(record)
+        return tuple(values[name] for name in data), tuple(values[name] for name in meta)
+
+    def flatten_with_keys(record: T) -> tuple[tuple, tuple]:
+        leaves, statics = flatten(record)
+        return tuple(zip(keys, leaves, strict=True)), statics
+
+    def unflatten(statics: tuple, leaves: tuple) -> T:
+        record = object.__new__(cls)
+        vars(record).update(zip(data, leaves, strict=True), **dict(zip(meta, statics, strict=True)))
+        return record
+
+    # Not `register_dataclass`: with jaxlib 0.10 its trees compare equal for different classes with
+    # the same fields, and `jit` then runs, now and then, what it compiled for the other class.
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    return cls
 
 
 def map_trailing(function: Callable, axes: int, *arguments: Any) -> Any:

@@ -5,14 +5,13 @@ wrench is (6, *b) = (linear, angular), a `Pose` holds (3, *b) and (4, *b).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from .pytree import struct
 from .rotation import (
     basis,
     cross,
@@ -80,8 +79,7 @@ __all__ = [
 ]
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["p", "q"], meta_fields=[])
-@dataclass(frozen=True, eq=False)
+@struct
 class Pose:
     """A rigid pose T_CD: maps coordinates of the moving frame C to the reference frame D.
 
