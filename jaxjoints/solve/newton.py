@@ -117,13 +117,14 @@ class RowProblem:
 
 @struct
 class RowSolution:
-    """Impulses Λ (rows, nodes, *batch), λ_k of each bound (coordinate rows, *batch), and the
-    largest residual of a row [m/s or rad/s], shape (*batch).
+    """Impulses Λ (rows, nodes, *batch), λ_k of each bound (coordinate rows, *batch), the largest
+    residual of a row [m/s or rad/s], shape (*batch), and the largest speed that its terms cancel.
     """
 
     impulse: Array
     bounded: tuple[Array, ...]
     residual: Array
+    size: Array
 
 
 def solve_rows(
@@ -135,8 +136,7 @@ def solve_rows(
     """
     if not problem.bounds:
         impulse = _solve_linear(problem)
-        residual = _residual(problem, impulse, ())
-        return RowSolution(impulse, (), residual)
+        return RowSolution(impulse, (), *_residual(problem, impulse, ()))
     fixed = stop_gradient(problem)
     blocks = _assemble(fixed)
     if start is None:
@@ -149,7 +149,7 @@ def solve_rows(
 
     at = jax.lax.fori_loop(0, iterations - 1, improve, start)
     impulse, bounded = _newton_step(problem, fixed, blocks, *at)
-    return RowSolution(impulse, bounded, _residual(problem, impulse, bounded))
+    return RowSolution(impulse, bounded, *_residual(problem, impulse, bounded))
 
 
 def body_velocities(problem: RowProblem, impulse: Array) -> Array:
@@ -347,23 +347,27 @@ def _slope(x: Array, root: Array, κ: Array) -> Array:
     return jnp.where(x < 0, small, (1 + x / root) / 2)
 
 
-def _residual(problem: RowProblem, impulse: Array, bounded: tuple) -> Array:
-    """Largest violation of a row's law, as a speed; constant for differentiation."""
+def _residual(problem: RowProblem, impulse: Array, bounded: tuple) -> tuple[Array, Array]:
+    """Largest violation of a row's law, as a speed, and the largest of the speeds that cancel in
+    it; constant for differentiation.
+    """
     problem, impulse, bounded = stop_gradient((problem, impulse, bounded))
     structure = problem.structure
+    diagonal = _diagonal(problem)
     speed = problem.rate + _delassus(problem, impulse)
+    size = jnp.max(jnp.abs(problem.rate) + diagonal * jnp.abs(impulse), axis=(0, 1))
     violation = jnp.abs(speed + problem.compliance * impulse) * _trailing(structure.hard, speed)
     largest = jnp.max(violation, axis=(0, 1))
     if not structure.row:
-        return largest
-    c = 1 / _coordinate_rows(problem, _diagonal(problem))
+        return largest, size
+    c = 1 / _coordinate_rows(problem, diagonal)
     u, Λ = _coordinate_rows(problem, speed), _coordinate_rows(problem, impulse)
     linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
     remainder = linear + problem.stiffness * u - problem.impulse
     terms = [jnp.abs(remainder) / (c + problem.stiffness)]
     for bound, λ in zip(problem.bounds, bounded, strict=True):
         terms.append(jnp.abs(_bound(bound, λ, u, c, problem.smoothing)[0]) / c)
-    return jnp.maximum(largest, jnp.max(sum(terms), axis=0))
+    return jnp.maximum(largest, jnp.max(sum(terms), axis=0)), size
 
 
 def _coordinate_rows(problem: RowProblem, x: Array) -> Array:
