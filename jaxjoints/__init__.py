@@ -13,6 +13,7 @@ from .identify import Identified, Motion, Unknown, identify, pose_residuals
 from .integrate import SemiImplicitEuler
 from .kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
 from .laws import Damping, DryFriction, Law, Limits, Lock, SpringDamper
+from .parallel import use_all_cores
 from .pytree import map_trailing, replace, static, struct
 from .rows import Softness, softness_spring, spring_softness
 from .simulate import project, rollout, step
@@ -59,6 +60,7 @@ __all__ = [
     "project",
     "replicate",
     "SemiImplicitEuler",
+    "use_all_cores",
     # reading
     "coordinates",
     "speeds",

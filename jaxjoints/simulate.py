@@ -12,6 +12,7 @@ from jax.tree_util import Partial
 from .integrate import SemiImplicitEuler, projected
 from .kinematics import prepare
 from .layout import layout
+from .parallel import cores, default_tile, map_tiles
 from .pytree import map_trailing
 from .system import (
     CONTROL_RANKS,
@@ -28,8 +29,6 @@ from .validation import check_time_step
 
 Controller = Callable[[State], Control]
 
-# Environments whose rollout stays in a CPU core's cache, measured on chains of 10.
-CPU_TILE = 256
 DEFAULT_SCHEME = SemiImplicitEuler()
 
 
@@ -97,9 +96,9 @@ def rollout(
     record: what to keep of (state, info), the state by default; time comes first in the result
     checkpoint: None keeps what reverse differentiation needs of every step; an integer n keeps the
         state of every n-th step only and computes the rest again, for bounded memory
-    tile: environments that run through all steps together (they stay in the CPU's cache); by
-        default 256 on a CPU where that divides the batch, all of them elsewhere. Results do not
-        depend on it
+    tile: environments that run through all steps together. By default, on a CPU, as many as stay
+        in a core's cache and divide the batch, dealt out to all cores after `use_all_cores`;
+        elsewhere all of them. Results do not depend on it
     scheme: integrator
 
     Returns: the final state, and the records stacked over time
@@ -119,7 +118,7 @@ def rollout(
         scheme,
         record if record is None or isinstance(record, Partial) else Partial(record),
         counts=counts,
-        tile=_tile(tile, batch),
+        tile=_tile(tile, batch, len(system.topology.joints)),
     )
 
 
@@ -147,10 +146,9 @@ def _rollout(
     tile: int,
 ) -> tuple[State, Any]:
     batch = state.time.shape
-    if tile == 0:
+    if tile in (0, *batch):
         return _run(system, state, controls, dt, scheme, record, counts)
     arrays, function = (None, controls) if callable(controls) else (controls, None)
-    tiles = batch[0] // tile
     given, structure = jax.tree.flatten((system, state, arrays))
     ranks = [
         *system.topology.ranks,
@@ -158,23 +156,26 @@ def _rollout(
         *([] if arrays is None else [r + 1 for r in control_ranks(arrays)]),
     ]
     split = [x.ndim > r for x, r in zip(given, ranks, strict=True)]
-    tiled = [
-        jnp.moveaxis(x.reshape((*x.shape[:-1], tiles, tile)), -2, 0)
-        for x, one in zip(given, split, strict=True)
-        if one
-    ]
 
-    def run(parts):
-        parts = iter(parts)
-        leaves = [next(parts) if one else x for x, one in zip(given, split, strict=True)]
+    def cut(x):
+        return jnp.moveaxis(x.reshape((*x.shape[:-1], batch[0] // tile, tile)), -2, 0)
+
+    tiled = [cut(x) for x, one in zip(given, split, strict=True) if one]
+    shared = [x for x, one in zip(given, split, strict=True) if not one]
+
+    def run(shared, tiled):
+        whole, function, dt, scheme, record = shared
+        parts = iter(whole), iter(tiled)
+        leaves = [next(parts[one]) for one in split]
         system, state, arrays = jax.tree.unflatten(structure, leaves)
         return _run(system, state, function or arrays, dt, scheme, record, counts)
 
     def join(x):
         x = jnp.moveaxis(x, 0, -2)
-        return x.reshape((*x.shape[:-2], tiles * tile))
+        return x.reshape((*x.shape[:-2], batch[0]))
 
-    return jax.tree.map(join, jax.lax.map(run, tiled))
+    found = map_tiles(run, (shared, function, dt, scheme, record), tiled, cores())
+    return jax.tree.map(join, found)
 
 
 def _run(
@@ -290,15 +291,13 @@ def _intervals(controls: Control) -> int:
     return next(iter(lengths.values()))
 
 
-def _tile(tile: int | None, batch: tuple[int, ...]) -> int:
+def _tile(tile: int | None, batch: tuple[int, ...], joints: int) -> int:
     """Environments per tile, 0 for all of them at once."""
     if tile is None:
-        on_cpu = jax.default_backend() == "cpu"
-        fits = len(batch) == 1 and batch[0] > CPU_TILE and batch[0] % CPU_TILE == 0
-        return CPU_TILE if on_cpu and fits else 0
+        return default_tile(joints, batch[0], cores()) if len(batch) == 1 else 0
     if tile < 1 or len(batch) != 1 or batch[0] % tile:
         raise ValueError(f"rollout: tile {tile} must divide the one batch axis, here {batch}")
-    return 0 if tile == batch[0] else tile
+    return tile
 
 
 def _full(state: State, batch: tuple[int, ...]) -> State:

@@ -12,14 +12,14 @@ MOST_LINES = 420
 
 # Low to high. A name is a file or a folder of jaxjoints/; the groups of a floor never meet.
 FLOORS = [
-    [{"pytree", "rotation", "spatial", "blocks"}],
+    [{"pytree", "rotation", "spatial", "blocks", "parallel"}],
     [{"rows", "couplings", "laws"}, {"solve"}],
     [{"system", "kinematics", "dynamics"}],
     [{"layout", "constraints"}],
     [{"builder", "start", "validation"}],
     [{"integrate"}],
     [{"simulate"}],
-    [{"identify", "assembly", "parallel"}],
+    [{"identify", "assembly"}],
 ]
 # Imports upwards inside a function, for a method where users look for it.
 LAZY = {("system", "start")}

@@ -15,7 +15,6 @@ from collections.abc import Callable
 import chain
 import numpy as np
 
-ITERATIONS = 4
 MIN_SECONDS = 0.3
 # The only setting of MJX that is differentiable in reverse; nothing to solve without limits.
 MJX_OPTION = 'iterations="1" ls_iterations="4"'
@@ -24,24 +23,22 @@ MJX_OPTION = 'iterations="1" ls_iterations="4"'
 class JaxJoints:
     """jaxjoints' `rollout` as a user calls it."""
 
-    iterations: int | None = None
-
     def build(self, limits: bool, batch: int) -> dict:
         import jax
         import jax.numpy as jnp
 
         import jaxjoints as jj
 
+        if not hasattr(self, "scheme"):
+            jj.use_all_cores()
         scheme = jj.SemiImplicitEuler()
-        if self.iterations is not None:
-            scheme = jj.SemiImplicitEuler(iterations=self.iterations)
         self.scheme, self.system = scheme, chain.system(limits)
         q = jnp.asarray(chain.angles(limits, batch), jnp.float32)
         start = {f"joint{i}": q[i : i + 1] for i in range(chain.LINKS)}
         self.start = jax.block_until_ready(self.system.state(q=start))
         compiled, seconds = _compiled(jax.jit(self.roll), self.system, self.start)
         self.run = lambda: compiled(self.system, self.start)
-        iterations = f"{scheme.iterations} iterations" if limits else "linear"
+        iterations = f"at most {scheme.iterations} iterations" if limits else "linear"
         self.note = f"SemiImplicitEuler, {iterations}"
         return {"compile": seconds}
 
@@ -113,12 +110,6 @@ class JaxJoints:
             "megabytes": memory.temp_size_in_bytes / 1e6,
             "finite": bool(all(np.isfinite(x).all() for x in leaves)),
         }
-
-
-class JaxJointsFew(JaxJoints):
-    """The same with fewer Newton steps for bounded laws."""
-
-    iterations = ITERATIONS
 
 
 class Mjx(JaxJoints):
@@ -200,7 +191,6 @@ class MuJoCoAll(MuJoCo):
 
 ENGINES = {
     "jaxjoints": JaxJoints,
-    "jaxjoints few": JaxJointsFew,
     "mjx": Mjx,
     "mujoco one core": MuJoCo,
     "mujoco all cores": MuJoCoAll,
