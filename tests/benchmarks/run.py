@@ -11,9 +11,9 @@ whatever else the machine does meets all of them alike: quote ratios within one 
 medians over the rounds, spread is (largest - smallest) / median, "CPU us" the processor time of one
 environment-step over all threads, which other work on the machine disturbs least. JAX runs in
 float32 and MuJoCo in float64; MJX gets the XLA option without which it takes seconds a step on a
-CPU, jaxjoints runs on JAX's defaults, with `use_all_cores`. All engines integrate with the same time step and must stand
-at the same angles after the run: within `AGREE` without limits, asserted; with limits their stops
-differ in softness and the angles are printed only.
+CPU; jaxjoints runs on JAX's defaults, with `use_all_cores`. All engines integrate with the same
+time step and must stand at the same angles after the run: within `AGREE` without limits, asserted;
+with limits their stops differ in softness and the angles are printed only.
 """
 
 import argparse
