@@ -150,4 +150,5 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[Any, ...]]]
 
 
 if __name__ == "__main__":
+    jj.use_all_cores()
     main()

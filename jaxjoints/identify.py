@@ -12,6 +12,7 @@ from jax import Array
 from jax.tree_util import Partial
 
 from .integrate import SemiImplicitEuler
+from .parallel import cores, map_tiles
 from .pytree import replace, static, struct
 from .simulate import DEFAULT_SCHEME, step
 from .system import Control, State, System
@@ -203,9 +204,10 @@ def identify(
     residual = residual if isinstance(residual, Partial) else Partial(residual)
     total, losses = iterations + 1 + polish, []
 
-    def look(z: Array, follow: float) -> tuple[Array, ...]:
-        found = _linearized(residual, unknowns, z, jnp.asarray(follow, z.dtype))
-        losses.append(np.asarray(found[0]) / len(found[-1]))
+    def look(z: Array, follow: float) -> tuple[np.ndarray, ...]:
+        # To the host: arrays that stay dealt out to cores would have the next look compiled anew.
+        found = jax.device_get(_linearized(residual, unknowns, z, jnp.asarray(follow, z.dtype)))
+        losses.append(found[0] / len(found[-1]))
         if report is not None:
             report(len(losses), total, losses[-1])
         return found
@@ -218,11 +220,11 @@ def identify(
         cost, gradient, _, _ = look(z, follow)
         z, memory = descend(z, memory, cost, gradient)
 
-    here, found = z, [np.asarray(x, float) for x in look(z, 0.0)]
+    here, found = z, [x.astype(float) for x in look(z, 0.0)]
     damping = np.full(starts, 1e-3)
     for _ in range(polish):
         there = jnp.asarray(_damped_newton(np.asarray(here), *found[1:3], damping), z.dtype)
-        new = [np.asarray(x, float) for x in look(there, 0.0)]
+        new = [x.astype(float) for x in look(there, 0.0)]
         # A comparison with a number that is not finite is false: such a step is not taken.
         better = new[0] < np.nan_to_num(found[0], nan=np.inf)
         here = jnp.where(better[None], there, here)
@@ -258,19 +260,26 @@ def _linearized(
     residual: Partial, unknowns: dict[str, Unknown], z: Array, follow: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Sums of squares r·r, half their gradients Jᵀr, their curvatures JᵀJ, and r, at all starts."""
+    mesh, starts = cores(), z.shape[-1]
+    tile = starts if mesh is None or starts % mesh.size else starts // mesh.size
 
-    def at(z):
-        values = {name: u.value(z[i]) for i, (name, u) in enumerate(unknowns.items())}
-        r = residual(values, follow)
-        return r.reshape(-1, r.shape[-1])
+    def linearize(shared, z):
+        residual, unknowns, follow = shared
 
-    def along(direction):
-        return jax.jvp(at, (z,), (jnp.broadcast_to(direction[:, None], z.shape),))
+        def at(z):
+            values = {name: u.value(z[i]) for i, (name, u) in enumerate(unknowns.items())}
+            r = residual(values, follow)
+            return r.reshape(-1, r.shape[-1])
 
-    r, J = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(z), dtype=z.dtype))
-    gradient = jnp.sum(J * r[None], axis=1)
-    # Elementwise in the starts; a batched matrix product with the batch last is slow on CPUs.
-    return jnp.sum(r * r, axis=0), gradient, jnp.sum(J[:, None] * J[None], axis=2), r
+        def along(direction):
+            return jax.jvp(at, (z,), (jnp.broadcast_to(direction[:, None], z.shape),))
+
+        r, J = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(z), dtype=z.dtype))
+        gradient = jnp.sum(J * r[None], axis=1)
+        # Elementwise in the starts; a batched matrix product with the batch last is slow on CPUs.
+        return jnp.sum(r * r, axis=0), gradient, jnp.sum(J[:, None] * J[None], axis=2), r
+
+    return map_tiles(linearize, (residual, unknowns, follow), z, tile, mesh)
 
 
 def _descended(optimizer, z, memory, cost, gradient):

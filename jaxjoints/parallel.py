@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 # Joints times environments whose step stays in a core's cache, measured on chains of 10.
@@ -59,20 +60,26 @@ def default_tile(joints: int, batch: int, mesh: Mesh | None) -> int:
     return tile if tile >= min(8, batch // number) else 0
 
 
-def map_tiles(function: Callable, shared: Any, tiled: Any, mesh: Mesh | None) -> Any:
-    """`function(shared, one)` for every item of the leading axis of `tiled`, one after another on
-    each core; the results have that axis in front.
+def map_tiles(function: Callable, shared: Any, batched: Any, tile: int, mesh: Mesh | None) -> Any:
+    """`function(shared, batched)` of trees whose last axis is the batch, computed for `tile` of its
+    items at a time, which each core does one after another; batch axes come last in the result too.
     """
+    batch = jax.tree.leaves(batched)[0].shape[-1]
 
-    def run(shared, tiled):
-        return jax.lax.map(partial(function, shared), tiled)
+    def cut(x):
+        return jnp.moveaxis(x.reshape((*x.shape[:-1], batch // tile, tile)), -2, 0)
 
-    length = jax.tree.leaves(tiled)[0].shape[0]
-    if mesh is None or length % mesh.size:
-        return run(shared, tiled)
-    whole, dealt = PartitionSpec(), PartitionSpec("cores")
-    # Nothing is exchanged between tiles, so there is nothing for the check of variance to find.
-    spread = jax.shard_map(
-        run, mesh=mesh, in_specs=(whole, dealt), out_specs=dealt, check_vma=False
-    )
-    return spread(shared, tiled)
+    def run(shared, tiles):
+        return jax.lax.map(partial(function, shared), tiles)
+
+    def join(x):
+        x = jnp.moveaxis(x, 0, -2)
+        return x.reshape((*x.shape[:-2], batch))
+
+    if mesh is not None and (batch // tile) % mesh.size == 0:
+        whole, dealt = PartitionSpec(), PartitionSpec("cores")
+        # Nothing is exchanged between tiles, so the check of variance has nothing to find.
+        run = jax.shard_map(
+            run, mesh=mesh, in_specs=(whole, dealt), out_specs=dealt, check_vma=False
+        )
+    return jax.tree.map(join, run(shared, jax.tree.map(cut, batched)))

@@ -156,26 +156,17 @@ def _rollout(
         *([] if arrays is None else [r + 1 for r in control_ranks(arrays)]),
     ]
     split = [x.ndim > r for x, r in zip(given, ranks, strict=True)]
-
-    def cut(x):
-        return jnp.moveaxis(x.reshape((*x.shape[:-1], batch[0] // tile, tile)), -2, 0)
-
-    tiled = [cut(x) for x, one in zip(given, split, strict=True) if one]
+    batched = [x for x, one in zip(given, split, strict=True) if one]
     shared = [x for x, one in zip(given, split, strict=True) if not one]
 
-    def run(shared, tiled):
+    def run(shared, batched):
         whole, function, dt, scheme, record = shared
-        parts = iter(whole), iter(tiled)
+        parts = iter(whole), iter(batched)
         leaves = [next(parts[one]) for one in split]
         system, state, arrays = jax.tree.unflatten(structure, leaves)
         return _run(system, state, function or arrays, dt, scheme, record, counts)
 
-    def join(x):
-        x = jnp.moveaxis(x, 0, -2)
-        return x.reshape((*x.shape[:-2], batch[0]))
-
-    found = map_tiles(run, (shared, function, dt, scheme, record), tiled, cores())
-    return jax.tree.map(join, found)
+    return map_tiles(run, (shared, function, dt, scheme, record), batched, tile, cores())
 
 
 def _run(
