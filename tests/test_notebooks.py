@@ -1,22 +1,33 @@
 """The notebooks run from top to bottom and show what the committed ones show."""
 
-import asyncio
-import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from jupyter_client.kernelspec import KernelSpecManager
-from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-LARGEST = 400_000  # [bytes] of a notebook with its pictures
 PATIENCE = 900  # [s] for one cell on a busy machine
-KERNEL = "this-interpreter"
+
+# In a process of its own, which takes the sockets of the kernel with it when it ends.
+EXECUTE = f"""
+import sys
+import nbformat
+from nbclient import NotebookClient
+
+source, target, folder = sys.argv[1:]
+notebook = nbformat.read(source, as_version=4)
+for cell in notebook.cells:
+    if cell.cell_type == "code":
+        cell.outputs, cell.execution_count = [], None
+place = {{"metadata": {{"path": folder}}}}
+settings = {{"kernel_name": "python3", "coalesce_streams": True, "resources": place}}
+NotebookClient(notebook, timeout={PATIENCE}, **settings).execute()
+nbformat.write(notebook, target)
+"""
 
 
 def code_cells(notebook):
@@ -29,53 +40,38 @@ def shown(cell):
     return kinds | {output.name for output in cell.outputs if output.output_type == "stream"}
 
 
-def execute(notebook, folder):
-    """The notebook executed in `folder` by the interpreter that runs the tests."""
-    specification = folder / "kernels" / KERNEL / "kernel.json"
-    specification.parent.mkdir(parents=True)
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    specification.write_text(
-        json.dumps({"argv": command, "display_name": KERNEL, "language": "python"})
-    )
+def execute(path, folder):
+    """A notebook executed in `folder` by the interpreter that runs the tests."""
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
         # The package of this checkout, installed or not.
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        # Nothing of the user's own settings and kernels.
         "IPYTHONDIR": str(folder / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
     }
-    specifications = KernelSpecManager(
-        kernel_dirs=[str(folder / "kernels")], ensure_native_kernel=False
-    )
-    manager = AsyncKernelManager(
-        kernel_name=KERNEL, kernel_spec_manager=specifications, transport="tcp"
-    )
-    client = NotebookClient(
-        notebook,
-        km=manager,
-        timeout=PATIENCE,
-        coalesce_streams=True,
-        resources={"metadata": {"path": str(folder)}},
-    )
-
-    async def run():
-        await client.async_execute(env=environment)
-
-    asyncio.run(run())
-    return notebook
+    target = folder / "executed.ipynb"
+    command = [sys.executable, "-c", EXECUTE, str(path), str(target), str(folder)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    return nbformat.read(target, as_version=4)
 
 
 @pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
-def committed(request):
-    return nbformat.read(request.param, as_version=4)
+def path(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def executed(committed, tmp_path_factory):
-    notebook = nbformat.from_dict(committed)
-    for cell in code_cells(notebook):
-        cell.outputs, cell.execution_count = [], None
-    return execute(notebook, tmp_path_factory.mktemp("notebook"))
+def committed(path):
+    return nbformat.read(path, as_version=4)
+
+
+@pytest.fixture(scope="module")
+def executed(path, tmp_path_factory):
+    return execute(path, tmp_path_factory.mktemp("notebook"))
 
 
 def test_there_are_notebooks():
