@@ -6,11 +6,14 @@ for. The trailing axes of two operands agree or broadcast, one item against many
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.experimental.xla_metadata import set_xla_metadata
+
+T = TypeVar("T")
 
 
 def stored(function: Callable) -> Callable:
@@ -18,8 +21,9 @@ def stored(function: Callable) -> Callable:
 
     XLA on CPUs fuses a product into whatever reads it and computes its elements anew for each of
     the elements that need them: six times for a product of products, ten times for a
-    factorization. An optimization barrier does not prevent that; a call that is not inlined does.
-    Batching and differentiation pass through. On other devices it is `function`.
+    factorization; in a chain of small algebra, work and compile time multiply from link to link.
+    It drops an optimization barrier before it does so (jaxlib 0.10); a call that is not inlined
+    prevents it. Batching and differentiation pass through. On other devices it is `function`.
     """
     call = jax.jit(function)
 
@@ -31,6 +35,12 @@ def stored(function: Callable) -> Callable:
         return lax.platform_dependent(*arrays, cpu=apart, default=function)
 
     return chosen
+
+
+def materialize(tree: T) -> T:
+    """The same arrays, each computed once and `stored`, whatever reads them."""
+    leaves, structure = jax.tree.flatten(tree)
+    return jax.tree.unflatten(structure, stored(lambda *arrays: arrays)(*leaves))
 
 
 def product(A: Array, B: Array) -> Array:
@@ -58,6 +68,19 @@ def multiply_transposed(A: Array, x: Array) -> Array:
     return sum(A[k] * x[k][None] for k in range(A.shape[0]))
 
 
+def largest(x: Array, axes: int) -> Array:
+    """Largest item over the leading axes.
+
+    By halves: with few trailing items a reduction of XLA on CPUs takes as long as a factorization.
+    """
+    x = x.reshape((-1, *x.shape[axes:]))
+    while (n := x.shape[0]) > 1:
+        half = (n + 1) // 2
+        # The two halves overlap where n is odd.
+        x = jnp.maximum(x[:half], x[n - half :])
+    return x[0]
+
+
 def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
     """L⁻¹ of A = L Lᵀ, symmetric positive definite, so that A⁻¹ = L⁻ᵀ L⁻¹.
 
@@ -82,7 +105,7 @@ def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
         least = jnp.finfo(A.dtype).eps * jnp.abs(A[j, j] if size is None else size[j])
         pivot = column[0]
         reciprocal = lax.rsqrt(jnp.maximum(pivot, least))
-        reciprocals.append(jnp.where(pivot <= least, 0, reciprocal)[None])
+        reciprocals.append(lax.select(pivot <= least, jnp.zeros_like(pivot), reciprocal)[None])
         columns.append(column * reciprocals[j])
     rows: list[Array] = []
     for i in range(r):

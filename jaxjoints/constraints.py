@@ -6,13 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .blocks import materialize
 from .couplings.coupling import CouplingRows
 from .kinematics import JointPlaces, Mechanism, coordinate_indices, speeds_along, wrenches_on_bodies
 from .laws import Law
 from .layout import GroupRows, Layout, layout
-from .pytree import map_trailing, materialize
+from .pytree import map_trailing
 from .rows import Bound, Hard, Linear
-from .solve.newton import BoundedRows, RowProblem, RowSolution
+from .solve.bounds import BoundedRows
+from .solve.newton import RowProblem, RowSolution
 from .spatial import cross, matmul
 from .system import JointGroup
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .blocks import inverse, multiply
+from .blocks import inverse, materialize, multiply
 from .constraints import (
     effort_impulse,
     flat_impulses,
@@ -26,7 +26,7 @@ from .kinematics import (
     wrenches_on_bodies,
 )
 from .layout import layout
-from .pytree import materialize, replace, static, struct
+from .pytree import replace, static, struct
 from .solve.newton import RowSolution, body_velocities, solve_rows
 from .spatial import (
     cross,

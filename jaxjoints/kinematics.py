@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .blocks import inverse
+from .blocks import inverse, materialize
 from .couplings.coupling import CouplingRows
-from .pytree import map_trailing, materialize, replace, static, struct
+from .pytree import map_trailing, replace, static, struct
 from .spatial import (
     Pose,
     cross,

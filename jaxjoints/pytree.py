@@ -82,24 +82,3 @@ def expand_trailing(leaf: jax.Array, rank: int, batch: int) -> jax.Array:
     """A leaf of declared `rank` with `batch` trailing axes, of size 1 where it has none."""
     extra = jnp.ndim(leaf) - rank
     return leaf if extra == batch else leaf.reshape(leaf.shape + (1,) * batch)
-
-
-def materialize(tree: T) -> T:
-    """The same arrays, computed once and stored, whatever reads them.
-
-    XLA's CPU compiler copies cheap producers into every fusion that reads them, and drops
-    `lax.optimization_barrier` before it does so (jaxlib 0.10): in a chain of small algebra, work
-    and compile time then multiply from link to link. A conditional is not fused, and this one
-    always takes the branch that changes nothing (a comparison with infinity is false for NaN too).
-    """
-    leaves, structure = jax.tree.flatten(tree)
-    floating = [x for x in leaves if jnp.issubdtype(x.dtype, jnp.floating) and x.size]
-    if not floating:
-        return tree
-    probe = jax.lax.stop_gradient(floating[0][(0,) * floating[0].ndim])
-    kept = jax.lax.cond(
-        probe > jnp.inf, lambda x: jax.tree.map(jnp.negative, x), lambda x: x, floating
-    )
-    kept = iter(kept)
-    leaves = [next(kept) if any(x is y for y in floating) else x for x in leaves]
-    return jax.tree.unflatten(structure, leaves)

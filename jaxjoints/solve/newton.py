@@ -5,14 +5,10 @@ rows ask for u + compliance Λ = 0 (their target is part of the rate). A coordin
 sum of all laws of that coordinate, Λ = λ₀ + Σ σ_k λ_k: one linear law λ₀ = p - K₀ u and any number
 of bounded impulses λ_k, complementary to w_k = σ_k u + bias + compliance λ_k.
 
-With c = 1/A_ii and U = λ - c w, a bounded impulse solves the smoothed projection (Chen & Harker
-1993; Kanzow 1996; Smale 1986)
-
-    Φ = λ - lo - p(U - lo) + p(U - hi) = 0,    p(x) = (x + √(x² + 4κ)) / 2,    κ = (c ν)²,
-
-where ν, a speed, is the smoothing. Newton's step has dλ_k = -K_k σ du - R_k with a = p'(U - lo) -
-p'(U - hi), b = 1 - a + a c compliance, K_k = a c / b and R_k = Φ / b; hence dΛ = -K du - R, sums
-over the laws. With the odds o = K / c and α = o / (1 + o) it is symmetric and positive definite,
+With c = 1/A_ii, a bounded impulse solves Φ = 0, a smoothed projection of slope a (`bounds`).
+Newton's step has dλ_k = -K_k σ du - R_k with b = 1 - a + a c compliance, K_k = a c / b and
+R_k = Φ / b; hence dΛ = -K du - R, sums over the laws. With the odds o = K / c and α = o / (1 + o)
+it is symmetric and positive definite,
 
     (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y,
 
@@ -33,12 +29,13 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..blocks import largest
 from ..pytree import replace, static, struct
+from .bounds import BoundedRows, complementarity
 from .factor import Blocks, add_diagonal, assemble, factor, scale, solve
 from .graph import Plan
 
-# Least smoothing [m/s or rad/s] and least softness of a bound, for the precision of float32, 64.
-LEAST_SPEED = {4: 1e-6, 8: 1e-10}
+# Least softness of a bound, for the precision of float32, 64.
 LEAST_SOFTNESS = {4: 1e-7, 8: 1e-14}
 # Softness that makes redundant hard rows solvable, as a share of the diagonal of A.
 REGULARIZATION = {4: 1e-6, 8: 1e-12}
@@ -72,27 +69,21 @@ class RowStructure:
         return mask
 
     @cached_property
+    def range(self) -> tuple[int, int, int] | None:
+        """Row, first node and end of the coordinate rows if they are one range of one row."""
+        if not self.row:
+            return None
+        first, count = self.node[0], len(self.node)
+        one = len(set(self.row)) == 1 and self.node == tuple(range(first, first + count))
+        return (self.row[0], first, first + count) if one else None
+
+    @cached_property
     def filler(self) -> np.ndarray:
         """1 where a row does not exist: its unit pivot, shape (rows, nodes)."""
         mask = np.zeros((self.rows, len(self.child)))
         for row, node in self.unused:
             mask[row, node] = 1.0
         return mask
-
-
-@struct
-class BoundedRows:
-    """At most one bounded impulse for each coordinate row, arrays (coordinate rows, *batch).
-
-    lower, upper: both None for 0 ≤ λ; present: 1 where the law acts, 0 where λ = 0
-    """
-
-    sign: Array
-    bias: Array
-    compliance: Array
-    present: Array
-    lower: Array | None = None
-    upper: Array | None = None
 
 
 @struct
@@ -139,42 +130,42 @@ def solve_rows(
 
     start: impulses (Λ, λ_k) nearby, such as those of the last step
     """
+    problem = _regularized(problem)
     if not problem.bounds:
         impulse = _solve_linear(problem)
-        return RowSolution(impulse, (), *_residual(problem, impulse, ()))
+        return RowSolution(impulse, (), *_residual(problem, impulse, (), _speed(problem, impulse)))
     if start is None:
         zero = jnp.zeros_like(problem.rate)
         start = zero, tuple(jnp.zeros_like(_coordinate_rows(problem, zero)) for _ in problem.bounds)
-    impulse, bounded = _solve_bounded(iterations, problem, start)
-    return RowSolution(impulse, bounded, *_residual(problem, impulse, bounded))
+    return _solve_bounded(iterations, problem, start)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _solve_bounded(
     iterations: int, problem: RowProblem, start: tuple[Array, tuple[Array, ...]]
-) -> tuple[Array, tuple[Array, ...]]:
+) -> RowSolution:
     """Impulses (Λ, λ_k) by Newton's method."""
     blocks = _assemble(problem)
     share = SOLVED[problem.rate.dtype.itemsize]
-    regular = replace(problem, compliance=_hard_diagonal(problem, _diagonal(problem)))
-
-    def unsolved(at):
-        residual, size = _residual(regular, *at)
-        return residual > share * size
 
     def improve(carry):
-        step, at, wanted = carry
-        new = _newton_step(problem, problem, blocks, *at)
+        step, at, speed, _, wanted = carry
+        new = _newton_step(problem, problem, blocks, *at, speed)
         # Solved environments stay as they are: what one gets does not depend on its neighbours.
         at = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), new, at)
-        return step + 1, at, unsolved(at)
+        speed = _speed(problem, at[0])
+        residual, size = _residual(problem, *at, speed)
+        return step + 1, at, speed, (residual, size), residual > share * size
 
     def go_on(carry):
-        step, _, wanted = carry
+        step, *_, wanted = carry
         return (step < iterations) & jnp.any(wanted)
 
-    first = 0, start, jnp.ones(problem.rate.shape[2:], bool)
-    return jax.lax.while_loop(go_on, improve, first)[1]
+    speed = _speed(problem, start[0])
+    unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
+    first = 0, start, speed, (unknown, unknown), unknown > 0
+    _, (impulse, bounded), _, residual, _ = jax.lax.while_loop(go_on, improve, first)
+    return RowSolution(impulse, bounded, *residual)
 
 
 @_solve_bounded.defjvp
@@ -185,9 +176,12 @@ def _solve_bounded_jvp(iterations: int, primals: tuple, tangents: tuple) -> tupl
     blocks = _assemble(problem)
 
     def once_more(moving: RowProblem):
-        return _newton_step(moving, problem, blocks, *solution)
+        speed = _speed(moving, solution.impulse)
+        return _newton_step(moving, problem, blocks, solution.impulse, solution.bounded, speed)
 
-    return solution, jax.jvp(once_more, (problem,), tangents[:1])[1]
+    impulse, bounded = jax.jvp(once_more, (problem,), tangents[:1])[1]
+    constant = jnp.zeros_like(solution.residual)
+    return solution, RowSolution(impulse, bounded, constant, constant)
 
 
 def body_velocities(problem: RowProblem, impulse: Array) -> Array:
@@ -221,6 +215,11 @@ def _project(H: Array, velocity: Array) -> Array:
     return sum(H[i] * velocity[i][None] for i in range(6))
 
 
+def _speed(problem: RowProblem, impulse: Array) -> Array:
+    """Speeds of all rows after impulses, less the targets of hard ones."""
+    return problem.rate + _delassus(problem, impulse)
+
+
 def _delassus(problem: RowProblem, impulse: Array) -> Array:
     """A Λ, through the bodies."""
     return row_speeds(problem, _body_velocities(problem, impulse))
@@ -244,13 +243,14 @@ def _assemble(problem: RowProblem) -> Blocks:
     return assemble(problem.structure.plan, H_child, Y_child, H_parent, Y_parent)
 
 
-def _hard_diagonal(problem: RowProblem, diagonal: Array) -> Array:
-    """What the hard rows add to the diagonal of A: compliance, regularization, unit pivots."""
-    structure = problem.structure
+def _regularized(problem: RowProblem) -> RowProblem:
+    """The problem with the least softness that its hard rows have, and unit pivots as fillers."""
+    diagonal = _diagonal(problem)
     share = REGULARIZATION[diagonal.dtype.itemsize]
     # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
     lacking = jnp.maximum(share * diagonal - stop_gradient(problem.compliance), 0.0)
-    return problem.compliance + lacking + _trailing(structure.filler, diagonal)
+    filler = _trailing(problem.structure.filler, diagonal)
+    return replace(problem, compliance=problem.compliance + lacking + filler)
 
 
 def _solve_linear(problem: RowProblem) -> Array:
@@ -258,7 +258,7 @@ def _solve_linear(problem: RowProblem) -> Array:
     structure = problem.structure
     plan = structure.plan
     diagonal = _diagonal(problem)
-    extra, right, root = _hard_diagonal(problem, diagonal), -problem.rate, None
+    extra, right, root = problem.compliance, -problem.rate, None
     if structure.row:
         c = 1 / _coordinate_rows(problem, diagonal)
         odds = problem.stiffness / c
@@ -279,33 +279,35 @@ def _solve_linear(problem: RowProblem) -> Array:
 
 
 def _newton_step(
-    problem: RowProblem, fixed: RowProblem, blocks: Blocks, impulse: Array, bounded: tuple
+    problem: RowProblem,
+    fixed: RowProblem,
+    blocks: Blocks,
+    impulse: Array,
+    bounded: tuple,
+    speed: Array,
 ) -> tuple[Array, tuple[Array, ...]]:
     """One Newton step; differentiable in `problem`, the matrix being that of `fixed`."""
     plan = problem.structure.plan
     c_fixed = 1 / _coordinate_rows(fixed, _diagonal(fixed))
-    speed = problem.rate + _delassus(problem, impulse)
     u = _coordinate_rows(problem, speed)
     Λ = _coordinate_rows(problem, impulse)
-    diagonal = _diagonal(problem)
-    c = 1 / _coordinate_rows(problem, diagonal)
+    c = 1 / _coordinate_rows(problem, _diagonal(problem))
 
     # One odds K_k / c and one remainder R_k per law, the linear law first.
     linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
     odds = [fixed.stiffness / c_fixed]
     remainders = [linear + problem.stiffness * u - problem.impulse]
     for bound, bound_fixed, λ in zip(problem.bounds, fixed.bounds, bounded, strict=True):
-        Φ, _ = _bound(bound, λ, u, c, problem.smoothing)
-        _, a = stop_gradient(_bound(bound_fixed, λ, u, c_fixed, fixed.smoothing))
+        Φ, _ = complementarity(bound, λ, u, c, problem.smoothing)
+        _, a = stop_gradient(complementarity(bound_fixed, λ, u, c_fixed, fixed.smoothing))
         least = LEAST_SOFTNESS[c.dtype.itemsize]
         b = jnp.maximum(1 - a + a * c_fixed * bound_fixed.compliance, least)
         odds.append(a / b)
         remainders.append(bound.sign * Φ / b)
     total, R = sum(odds), sum(remainders)
 
-    hard = _hard_diagonal(fixed, stop_gradient(diagonal))
     wanted = -(speed + problem.compliance * impulse)
-    extra, right, root = _scaled_system(problem, hard, wanted, c_fixed, total, R)
+    extra, right, root = _scaled_system(problem, fixed.compliance, wanted, c_fixed, total, R)
     factors = _factor(plan, blocks, root, extra)
 
     def times(y):
@@ -333,14 +335,14 @@ def _newton_step(
 def _scaled_system(problem, hard, wanted, c, odds, R):
     """Diagonal, right side and √α of the scaled system, coordinate rows put among the hard ones."""
     structure = problem.structure
-    row, node = np.array(structure.row), np.array(structure.node)
     # √α from below: its derivative at no force at all would be infinite.
     floor = 1e-6
     root = jnp.sqrt(jnp.maximum(odds / (1 + odds), floor**2))
     shape = jnp.broadcast_shapes(hard.shape, wanted.shape, (1, 1, *odds.shape[1:]))
-    extra = jnp.broadcast_to(hard, shape).at[row, node].set(1 / ((1 + odds) * c))
-    right = jnp.broadcast_to(wanted, shape).at[row, node].set(-R / ((1 + odds) * c * root))
-    return extra, right, jnp.ones(shape, hard.dtype).at[row, node].set(root)
+    extra = _with_coordinate_rows(structure, jnp.broadcast_to(hard, shape), 1 / ((1 + odds) * c))
+    right = jnp.broadcast_to(wanted, shape)
+    right = _with_coordinate_rows(structure, right, -R / ((1 + odds) * c * root))
+    return extra, right, _with_coordinate_rows(structure, jnp.ones(shape, hard.dtype), root)
 
 
 def _factor(plan: Plan, blocks: Blocks, root: Array | None, extra: Array):
@@ -348,69 +350,47 @@ def _factor(plan: Plan, blocks: Blocks, root: Array | None, extra: Array):
     return factor(plan, add_diagonal(plan, scaled, extra))
 
 
-def _bound(bound: BoundedRows, λ: Array, u: Array, c: Array, smoothing: Array):
-    """Φ of a bounded impulse and the slope a of its projection."""
-    w = bound.sign * u + bound.bias + bound.compliance * λ
-    s = c * w
-    least = LEAST_SPEED[c.dtype.itemsize]
-    κ = c * c * (smoothing * smoothing + least * least)
-    if bound.upper is None:
-        difference = λ - s
-        root = jnp.sqrt(difference * difference + 4 * κ)
-        total = λ + s
-        # Protects from the cancellation of z + s against the root where both are large.
-        positive = total > 0
-        safe = jnp.where(positive, total, 1.0) + root
-        Φ = jnp.where(positive, 2 * (λ * s - κ) / safe, (total - root) / 2)
-        a = bound.present * _slope(difference, root, κ)
-        return jnp.where(bound.present > 0, Φ, λ), a
-    below, a_below = _plus(λ - s - bound.lower, κ)
-    above, a_above = _plus(λ - s - bound.upper, κ)
-    return λ - bound.lower - below + above, a_below - a_above
-
-
-def _plus(x: Array, κ: Array) -> tuple[Array, Array]:
-    """Smoothed max(x, 0) and its slope."""
-    root = jnp.sqrt(x * x + 4 * κ)
-    # Protects from the cancellation of x against the root where x is negative.
-    negative = x < 0
-    value = jnp.where(negative, 2 * κ / (root - jnp.minimum(x, 0.0)), (x + root) / 2)
-    return value, _slope(x, root, κ)
-
-
-def _slope(x: Array, root: Array, κ: Array) -> Array:
-    """Slope of the smoothed max(x, 0), in [0, 1]."""
-    # Protects from cancellation where x is negative: odds must not come out negative.
-    small = 2 * κ / (root * (root - jnp.minimum(x, 0.0)))
-    return jnp.where(x < 0, small, (1 + x / root) / 2)
-
-
-def _residual(problem: RowProblem, impulse: Array, bounded: tuple) -> tuple[Array, Array]:
+def _residual(
+    problem: RowProblem, impulse: Array, bounded: tuple, speed: Array
+) -> tuple[Array, Array]:
     """Largest violation of a row's law, as a speed, and the largest of the speeds that cancel in
     it; constant for differentiation.
     """
-    problem, impulse, bounded = stop_gradient((problem, impulse, bounded))
+    problem, impulse, bounded, speed = stop_gradient((problem, impulse, bounded, speed))
     structure = problem.structure
     diagonal = _diagonal(problem)
-    speed = problem.rate + _delassus(problem, impulse)
-    size = jnp.max(jnp.abs(problem.rate) + diagonal * jnp.abs(impulse), axis=(0, 1))
+    size = largest(jnp.abs(problem.rate) + diagonal * jnp.abs(impulse), 2)
     violation = jnp.abs(speed + problem.compliance * impulse) * _trailing(structure.hard, speed)
-    largest = jnp.max(violation, axis=(0, 1))
+    worst = largest(violation, 2)
     if not structure.row:
-        return largest, size
+        return worst, size
     c = 1 / _coordinate_rows(problem, diagonal)
     u, Λ = _coordinate_rows(problem, speed), _coordinate_rows(problem, impulse)
     linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
     remainder = linear + problem.stiffness * u - problem.impulse
     terms = [jnp.abs(remainder) / (c + problem.stiffness)]
     for bound, λ in zip(problem.bounds, bounded, strict=True):
-        terms.append(jnp.abs(_bound(bound, λ, u, c, problem.smoothing)[0]) / c)
-    return jnp.maximum(largest, jnp.max(sum(terms), axis=0)), size
+        terms.append(jnp.abs(complementarity(bound, λ, u, c, problem.smoothing)[0]) / c)
+    return jnp.maximum(worst, largest(sum(terms), 1)), size
 
 
 def _coordinate_rows(problem: RowProblem, x: Array) -> Array:
     """The coordinate rows of x (rows, nodes, *batch), shape (coordinate rows, *batch)."""
-    return x[np.array(problem.structure.row, int), np.array(problem.structure.node, int)]
+    structure = problem.structure
+    if structure.range:
+        row, start, stop = structure.range
+        return x[row, start:stop]
+    return x[np.array(structure.row, int), np.array(structure.node, int)]
+
+
+def _with_coordinate_rows(structure: RowStructure, x: Array, values: Array) -> Array:
+    """x (rows, nodes, *batch) with its coordinate rows replaced."""
+    if structure.range:
+        row, start, _ = structure.range
+        at = (row, start) + (0,) * (x.ndim - 2)
+        values = jnp.broadcast_to(values, (*values.shape[:1], *x.shape[2:]))
+        return jax.lax.dynamic_update_slice(x, values[None], at)
+    return x.at[np.array(structure.row), np.array(structure.node)].set(values)
 
 
 def _trailing(constant: np.ndarray, like: Array) -> Array:

@@ -1,0 +1,72 @@
+"""Bounded impulses: the smoothed complementarity of one with its speed, and its slope.
+
+A bounded impulse lo ≤ λ ≤ hi is complementary to w = σ u + bias + compliance λ: w > 0 where λ = lo,
+w < 0 where λ = hi, w = 0 between. With U = λ - c w, any c > 0, that is Φ = 0 for
+
+    Φ = λ - lo - p(U - lo) + p(U - hi),    p(x) = (x + √(x² + 4κ)) / 2,    κ = (c ν)²,
+
+a smoothed projection (Chen & Harker 1993; Kanzow 1996; Smale 1986); ν, a speed, is the smoothing.
+Its slope is a = p'(U - lo) - p'(U - hi), the share in which the bound lets λ follow U.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..pytree import struct
+
+# Least smoothing [m/s or rad/s], for the precision of float32, 64.
+LEAST_SPEED = {4: 1e-6, 8: 1e-10}
+
+
+@struct
+class BoundedRows:
+    """At most one bounded impulse for each coordinate row, arrays (coordinate rows, *batch).
+
+    lower, upper: both None for 0 ≤ λ; present: 1 where the law acts, 0 where λ = 0
+    """
+
+    sign: Array
+    bias: Array
+    compliance: Array
+    present: Array
+    lower: Array | None = None
+    upper: Array | None = None
+
+
+def complementarity(
+    bound: BoundedRows, λ: Array, u: Array, c: Array, smoothing: Array
+) -> tuple[Array, Array]:
+    """Φ of the impulses λ at the speeds u, and the slope a of their projection."""
+    w = bound.sign * u + bound.bias + bound.compliance * λ
+    s = c * w
+    least = LEAST_SPEED[c.dtype.itemsize]
+    κ = c * c * (smoothing * smoothing + least * least)
+    if bound.upper is None:
+        difference = λ - s
+        root = jnp.sqrt(difference * difference + 4 * κ)
+        total = λ + s
+        # Protects from the cancellation of z + s against the root where both are large.
+        positive = total > 0
+        safe = jnp.where(positive, total, 1.0) + root
+        Φ = jnp.where(positive, 2 * (λ * s - κ) / safe, (total - root) / 2)
+        a = bound.present * _slope(difference, root, κ)
+        return jnp.where(bound.present > 0, Φ, λ), a
+    below, a_below = _plus(λ - s - bound.lower, κ)
+    above, a_above = _plus(λ - s - bound.upper, κ)
+    return λ - bound.lower - below + above, a_below - a_above
+
+
+def _plus(x: Array, κ: Array) -> tuple[Array, Array]:
+    """Smoothed max(x, 0) and its slope."""
+    root = jnp.sqrt(x * x + 4 * κ)
+    # Protects from the cancellation of x against the root where x is negative.
+    negative = x < 0
+    value = jnp.where(negative, 2 * κ / (root - jnp.minimum(x, 0.0)), (x + root) / 2)
+    return value, _slope(x, root, κ)
+
+
+def _slope(x: Array, root: Array, κ: Array) -> Array:
+    """Slope of the smoothed max(x, 0), in [0, 1]."""
+    # Protects from cancellation where x is negative: odds must not come out negative.
+    small = 2 * κ / (root * (root - jnp.minimum(x, 0.0)))
+    return jnp.where(x < 0, small, (1 + x / root) / 2)
