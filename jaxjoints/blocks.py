@@ -45,27 +45,27 @@ def materialize(tree: T) -> T:
 
 def product(A: Array, B: Array) -> Array:
     """A B: (r, k, *trailing) and (k, c, *trailing) to (r, c, *trailing)."""
-    return sum(A[:, k][:, None] * B[k][None] for k in range(A.shape[1]))
+    return sum(a[:, None] * b[None] for a, b in _pairs(A, 1, B, 0))
 
 
 def product_transposed(A: Array, B: Array) -> Array:
     """A Bᵀ: (r, k, *trailing) and (c, k, *trailing) to (r, c, *trailing)."""
-    return sum(A[:, k][:, None] * B[:, k][None] for k in range(A.shape[1]))
+    return sum(a[:, None] * b[None] for a, b in _pairs(A, 1, B, 1))
 
 
 def transposed_product(A: Array, B: Array) -> Array:
     """Aᵀ B: (k, r, *trailing) and (k, c, *trailing) to (r, c, *trailing)."""
-    return sum(A[k][:, None] * B[k][None] for k in range(A.shape[0]))
+    return sum(a[:, None] * b[None] for a, b in _pairs(A, 0, B, 0))
 
 
 def multiply(A: Array, x: Array) -> Array:
     """A x: (r, c, *trailing) and (c, *trailing) to (r, *trailing)."""
-    return sum(A[:, k] * x[k][None] for k in range(A.shape[1]))
+    return sum(a * b[None] for a, b in _pairs(A, 1, x, 0))
 
 
 def multiply_transposed(A: Array, x: Array) -> Array:
     """Aᵀ x: (r, c, *trailing) and (r, *trailing) to (c, *trailing)."""
-    return sum(A[k] * x[k][None] for k in range(A.shape[0]))
+    return sum(a * b[None] for a, b in _pairs(A, 0, x, 0))
 
 
 def largest(x: Array, axes: int) -> Array:
@@ -157,3 +157,9 @@ def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
     (A,), (dA,) = primals, tangents
     X = inverse(A)
     return X, -product(product(X, dA), X)
+
+
+def _pairs(A: Array, i: int, B: Array, j: int) -> zip:
+    """Slices of A along axis i and of B along axis j, which a product multiplies and sums up."""
+    # Taken apart at once, they come together at once in reverse differentiation (see `rotation`).
+    return zip(jnp.unstack(A, axis=i), jnp.unstack(B, axis=j), strict=True)

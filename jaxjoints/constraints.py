@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .blocks import materialize
+from .blocks import materialize, multiply
 from .couplings.coupling import CouplingRows
 from .kinematics import JointPlaces, Mechanism, coordinate_indices, speeds_along, wrenches_on_bodies
 from .laws import Law
@@ -15,7 +15,7 @@ from .pytree import map_trailing
 from .rows import Bound, Hard, Linear
 from .solve.bounds import BoundedRows
 from .solve.newton import RowProblem, RowSolution
-from .spatial import cross, matmul
+from .spatial import cross, dot, matmul
 from .system import JointGroup
 
 # Compliance [velocity per impulse] that switches a row off in a position projection.
@@ -153,7 +153,7 @@ def effort_impulse(
         wrenches = wrenches_on_bodies(group, place, range(6 - k, 6))
         for H, body in zip(wrenches, (group.child, group.parent), strict=True):
             body = np.array(body)
-            change = sum(over_mass(mechanism, H, body)[:, i] * impulse[i][None] for i in range(k))
+            change = multiply(over_mass(mechanism, H, body), impulse)
             total = total.at[:, body].add(change)
     return total
 
@@ -229,8 +229,8 @@ def _place_rows(rows: GroupRows, parts: list[Array], like: Array) -> Array:
 
 def _row_diagonal(part: dict[str, Any], index: int) -> Array:
     """A_ii of one row of a group's nodes, shape (joints, *batch)."""
-    on_child = sum(part["H_child"][i, index] * part["Y_child"][i, index] for i in range(6))
-    return on_child + sum(part["H_parent"][i, index] * part["Y_parent"][i, index] for i in range(6))
+    on_child = dot(part["H_child"][:, index], part["Y_child"][:, index])
+    return on_child + dot(part["H_parent"][:, index], part["Y_parent"][:, index])
 
 
 def _join(plan: Layout, parts: list[dict], smoothing: Array, bounded: bool = True) -> RowProblem:

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .blocks import inverse, materialize
+from .blocks import inverse, materialize, multiply_transposed
 from .couplings.coupling import CouplingRows
 from .pytree import map_trailing, replace, static, struct
 from .spatial import (
     Pose,
     cross,
     dot,
+    matmul,
     matvec,
     quat_conjugate,
     quat_multiply,
@@ -184,7 +185,7 @@ def speeds_along(group: JointGroup, child: Array, parent: Array, twist: Array) -
     bodies (6, bodies + 1, *batch), shape (rows, joints, *batch).
     """
     v, u = twist[:, np.array(group.child)], twist[:, np.array(group.parent)]
-    return sum(child[i] * v[i][None] + parent[i] * u[i][None] for i in range(6))
+    return multiply_transposed(child, v) + multiply_transposed(parent, u)
 
 
 def gather_coordinates(mechanism: Mechanism, parts: list[Array], state: State) -> Array:
@@ -269,8 +270,7 @@ def _moved(place: Pose, D_to_C: Array, share: float, W: Array) -> Array:
     if share:
         place = Pose(place.apply(share * D_to_C), place.q)
     R = quat_to_matrix(place.q)
-    force = sum(R[:, k, None] * W[None, k] for k in range(3))
-    moment = sum(R[:, k, None] * W[None, 3 + k] for k in range(3))
+    force, moment = matmul(R, W[:3]), matmul(R, W[3:])
     return jnp.concatenate(
         jnp.broadcast_arrays(force, moment + cross(place.p[:, None], force)), axis=0
     )

@@ -5,6 +5,9 @@ matrix (3, 3, *b). Trailing axes broadcast by size; operands of unequal rank are
 expand. Values and derivatives are finite everywhere: each guard swaps the input of the branch not
 taken (a double `where`), because a NaN there would reach the derivative. Derivatives with respect
 to a quaternion are in its raw components.
+
+Components are taken by `unstack`, once: reverse differentiation then stacks what they contribute,
+where an index that occurs n times would be n arrays of zeros with one component in them, and a sum.
 """
 
 import math
@@ -14,17 +17,18 @@ from operator import add
 
 import jax.numpy as jnp
 from jax import Array
+from jax.numpy import unstack
 from jax.typing import ArrayLike
 
 
 def dot(a: Array, b: Array) -> Array:
     """Inner product Σ aᵢ bᵢ of (k, *b) with (k, *b), shape (*b)."""
-    return reduce(add, (a[i] * b[i] for i in range(len(a))))
+    return reduce(add, (x * y for x, y in zip(unstack(a), unstack(b), strict=True)))
 
 
 def cross(a: Array, b: Array) -> Array:
     """Vector product a × b, shape (3, *b)."""
-    return stack(*_cross(a, b))
+    return stack(*_cross(unstack(a), unstack(b)))
 
 
 def norm(v: Array) -> Array:
@@ -44,19 +48,21 @@ def unit(v: Array) -> Array:
 
 def skew(v: Array) -> Array:
     """Matrix [v]ₓ of the vector product, [v]ₓ u = v × u, shape (3, 3, *b)."""
-    x, y, z = v[0], v[1], v[2]
+    x, y, z = unstack(v)
     zero = jnp.zeros_like(x)
     return _matrix(zero, -z, y, z, zero, -x, -y, x, zero)
 
 
 def matvec(M: Array, v: Array) -> Array:
     """Product of a matrix (m, k, *b) and a vector (k, *b), shape (m, *b)."""
-    return reduce(add, (M[:, k] * v[None, k] for k in range(len(v))))
+    pairs = zip(unstack(M, axis=1), unstack(v), strict=True)
+    return reduce(add, (column * x[None] for column, x in pairs))
 
 
 def matmul(A: Array, B: Array) -> Array:
     """Product of small matrices (m, k, *b) and (k, n, *b), shape (m, n, *b)."""
-    return reduce(add, (A[:, k, None] * B[None, k] for k in range(len(B))))
+    pairs = zip(unstack(A, axis=1), unstack(B), strict=True)
+    return reduce(add, (column[:, None] * row[None] for column, row in pairs))
 
 
 def transpose(A: Array) -> Array:
@@ -66,32 +72,37 @@ def transpose(A: Array) -> Array:
 
 def quat_multiply(a: Array, b: Array) -> Array:
     """Hamilton product a ⊗ b: rotation b followed by rotation a, shape (4, *b)."""
+    w, x, y, z = unstack(a)
+    W, X, Y, Z = unstack(b)
     return stack(
-        a[0] * b[0] - a[1] * b[1] - a[2] * b[2] - a[3] * b[3],
-        a[0] * b[1] + a[1] * b[0] + a[2] * b[3] - a[3] * b[2],
-        a[0] * b[2] - a[1] * b[3] + a[2] * b[0] + a[3] * b[1],
-        a[0] * b[3] + a[1] * b[2] - a[2] * b[1] + a[3] * b[0],
+        w * W - x * X - y * Y - z * Z,
+        w * X + x * W + y * Z - z * Y,
+        w * Y - x * Z + y * W + z * X,
+        w * Z + x * Y - y * X + z * W,
     )
 
 
 def quat_conjugate(q: Array) -> Array:
     """Conjugate q* = (w, -x, -y, -z), the inverse rotation of a unit quaternion, shape (4, *b)."""
-    return stack(q[0], -q[1], -q[2], -q[3])
+    w, x, y, z = unstack(q)
+    return stack(w, -x, -y, -z)
 
 
 def quat_rotate(q: Array, v: Array) -> Array:
     """Vector R(q) v for a unit quaternion: v + 2 w u × v + 2 u × (u × v), shape (3, *b)."""
-    return stack(*_rotate(q[0], q[1:], v))
+    w, *u = unstack(q)
+    return stack(*_rotate(w, u, unstack(v)))
 
 
 def quat_rotate_inverse(q: Array, v: Array) -> Array:
     """Vector R(q)ᵀ v for a unit quaternion, shape (3, *b)."""
-    return stack(*_rotate(-q[0], q[1:], v))
+    w, *u = unstack(q)
+    return stack(*_rotate(-w, u, unstack(v)))
 
 
 def quat_to_matrix(q: Array) -> Array:
     """Rotation matrix R(q) of a unit quaternion, shape (3, 3, *b)."""
-    w, x, y, z = q[0], q[1], q[2], q[3]
+    w, x, y, z = unstack(q)
     X, Y, Z = 2 * x, 2 * y, 2 * z
     return _matrix(
         *(1 - (y * Y + z * Z), x * Y - w * Z, x * Z + w * Y),
@@ -132,7 +143,7 @@ def quat_from_rotation_vector(r: Array) -> Array:
     """Exponential of a rotation vector r [rad]: (cos θ/2, r sin(θ/2)/θ), θ = |r|, shape (4, *b)."""
     c0, c1, *_ = stumpff(dot(r, r) / 4)
     s = c1 / 2
-    return stack(c0, s * r[0], s * r[1], s * r[2])
+    return stack(c0, *(s * x for x in unstack(r)))
 
 
 def quat_to_rotation_vector(q: Array) -> Array:
@@ -141,7 +152,7 @@ def quat_to_rotation_vector(q: Array) -> Array:
     r = 2 atan2(|u|, w) u / |u| for q = (w, u) of any length. q and -q give the same r; at π, where
     both signs of r are right, the one whose first nonzero component is positive.
     """
-    w, x, y, z = q[0], q[1], q[2], q[3]
+    w, x, y, z = unstack(q)
     flip = (z < 0) & (y == 0) | (y < 0)
     flip = flip & (x == 0) | (x < 0)
     flip = flip & (w == 0) | (w < 0)
@@ -164,13 +175,13 @@ def quat_integrate(q: Array, omega_world: Array, dt: ArrayLike) -> Array:
 
     dt: time [s], one number or (*b)
     """
-    r = stack(*(dt * omega_world[i] for i in range(3)))
+    r = stack(*(dt * x for x in unstack(omega_world)))
     return quat_normalize(quat_multiply(quat_from_rotation_vector(r), q))
 
 
 def quat_integrate_linearized(q: Array, omega_world: Array, dt: ArrayLike) -> Array:
     """First-order `quat_integrate`, ODE's update: q + dt/2 (0, ω) ⊗ q, normalized."""
-    x, y, z = (0.5 * dt * omega_world[i] for i in range(3))
+    x, y, z = (0.5 * dt * x for x in unstack(omega_world))
     spin = stack(jnp.zeros_like(x), x, y, z)
     return quat_normalize(q + quat_multiply(spin, q))
 
@@ -211,7 +222,7 @@ def basis(a: Array) -> tuple[Array, Array]:
     `a` is a unit vector; a = ez gives ex, ey. Smooth except across a_z = 0, where the pair jumps.
     Source: Duff et al., "Building an orthonormal basis, revisited", JCGT 6 (2017).
     """
-    x, y, z = a[0], a[1], a[2]
+    x, y, z = unstack(a)
     sign = jnp.where(z < 0, -jnp.ones_like(z), jnp.ones_like(z))
     s = -1 / (sign + z)
     t = x * y * s
@@ -254,7 +265,7 @@ def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
 
 def _commuting_matrix(r: Array, a: Array, b: Array, c: Array) -> Array:
     """Matrix a 1 + b [r]ₓ + c r rᵀ, shape (3, 3, *b): any function of [r]ₓ has this form."""
-    x, y, z = r[0], r[1], r[2]
+    x, y, z = unstack(r)
     X, Y, Z = b * x, b * y, b * z
     xy, xz, yz = c * x * y, c * x * z, c * y * z
     return _matrix(

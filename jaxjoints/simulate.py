@@ -94,8 +94,9 @@ def rollout(
     substeps: steps per control interval, the control held in between
     record_every: steps per record; it divides `substeps` or is a multiple of it
     record: what to keep of (state, info), the state by default; time comes first in the result
-    checkpoint: None keeps what reverse differentiation needs of every step; an integer n keeps the
-        state of every n-th step only and computes the rest again, for bounded memory
+    checkpoint: for reverse differentiation, None keeps the state at every step, from which the step
+        is computed again; an integer n keeps that of every n-th step only and computes the steps
+        between once more, for bounded memory
     tile: environments that run through all steps together. By default, on a CPU, as many as stay
         in a core's cache and divide the batch, dealt out to all cores after `use_all_cores`;
         elsewhere all of them. Results do not depend on it
@@ -187,7 +188,9 @@ def _run(
     def advance(state, control):
         return scheme.advance(mechanism, state, control, dt)
 
-    advance = saved(advance)
+    # A step kept as its start is computed again in reverse; its hundreds of inner results, each an
+    # array over time, would cost more time, memory and compilation than that.
+    advance = jax.checkpoint(advance, prevent_cse=False)
 
     def interval(carry, control):
         """Steps under one control."""

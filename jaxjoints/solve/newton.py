@@ -29,8 +29,9 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..blocks import largest
+from ..blocks import largest, multiply, multiply_transposed
 from ..pytree import replace, static, struct
+from ..rotation import dot
 from .bounds import BoundedRows, complementarity
 from .factor import Blocks, add_diagonal, assemble, factor, scale, solve
 from .graph import Plan
@@ -193,26 +194,17 @@ def row_speeds(problem: RowProblem, velocity: Array) -> Array:
     """Hᵀ v of bodies that move at twists (6, bodies + 1, *batch), shape (rows, nodes, *batch)."""
     structure = problem.structure
     child, parent = np.array(structure.child), np.array(structure.parent)
-    return _project(problem.H_child, velocity[:, child]) + _project(
-        problem.H_parent, velocity[:, parent]
-    )
+    on_child = multiply_transposed(problem.H_child, velocity[:, child])
+    return on_child + multiply_transposed(problem.H_parent, velocity[:, parent])
 
 
 def _body_velocities(problem: RowProblem, impulse: Array) -> Array:
     structure = problem.structure
     child, parent = np.array(structure.child), np.array(structure.parent)
-    on_child, on_parent = _combine(problem.Y_child, impulse), _combine(problem.Y_parent, impulse)
+    on_child, on_parent = multiply(problem.Y_child, impulse), multiply(problem.Y_parent, impulse)
     shape = (6, structure.bodies + 1, *on_parent.shape[2:])
     total = jnp.zeros(shape, on_parent.dtype).at[:, child].add(on_child)
     return total.at[:, parent].add(on_parent)
-
-
-def _combine(Y: Array, impulse: Array) -> Array:
-    return sum(Y[:, i] * impulse[i][None] for i in range(Y.shape[1]))
-
-
-def _project(H: Array, velocity: Array) -> Array:
-    return sum(H[i] * velocity[i][None] for i in range(6))
 
 
 def _speed(problem: RowProblem, impulse: Array) -> Array:
@@ -227,10 +219,7 @@ def _delassus(problem: RowProblem, impulse: Array) -> Array:
 
 def _diagonal(problem: RowProblem) -> Array:
     """Diagonal of A, 1 for rows that do not exist, shape (rows, nodes, *batch)."""
-    H, Y = problem.H_child, problem.Y_child
-    A = sum(H[i] * Y[i] for i in range(6))
-    H, Y = problem.H_parent, problem.Y_parent
-    A = A + sum(H[i] * Y[i] for i in range(6))
+    A = dot(problem.H_child, problem.Y_child) + dot(problem.H_parent, problem.Y_parent)
     return A + _trailing(problem.structure.filler, A)
 
 
