@@ -6,9 +6,17 @@ either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`
 
 from .builder import SystemBuilder
 from .couplings.coupling import Chart, Coupling, CouplingRows, Derived, Residual
+from .couplings.ellipsoid import Ellipsoid, Ellipsoid3
+from .couplings.function_driven import FunctionDriven
+from .couplings.functions import Constant, Function, Linear, Polynomial, Spline, Sum
+from .couplings.gimbal import FreeEuler, Gimbal
 from .couplings.linear import Cylindrical, Helical, Slider
+from .couplings.planar import Planar, PlanarTranslation, SlottedHinge
+from .couplings.released import Released
 from .couplings.rigid import Fixed, Free
 from .couplings.rotary import Ball, Hinge, Universal
+from .couplings.spherical import BallRotation
+from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .identify import Identified, Motion, Unknown, identify, pose_residuals
 from .integrate import SemiImplicitEuler
 from .kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
@@ -35,6 +43,26 @@ __all__ = [
     "Helical",
     "Fixed",
     "Free",
+    "FreeEuler",
+    "Gimbal",
+    "BallRotation",
+    "SlottedHinge",
+    "Planar",
+    "PlanarTranslation",
+    "FixedAxis",
+    "PlanePoint",
+    "SegmentedPlanePoint",
+    "Ellipsoid",
+    "Ellipsoid3",
+    "FunctionDriven",
+    "Released",
+    # functions of coordinates
+    "Function",
+    "Constant",
+    "Linear",
+    "Polynomial",
+    "Spline",
+    "Sum",
     # writing a coupling
     "Coupling",
     "CouplingRows",

@@ -7,10 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxjoints.couplings import planar
 from jaxjoints.couplings.coupling import Chart, Coupling, Derived, Residual
+from jaxjoints.couplings.ellipsoid import Ellipsoid, Ellipsoid3
+from jaxjoints.couplings.function_driven import FunctionDriven
+from jaxjoints.couplings.functions import Constant, Linear, Polynomial, Spline, Sum
+from jaxjoints.couplings.gimbal import FreeEuler
+from jaxjoints.couplings.gimbal import Gimbal as GimbalByHand
 from jaxjoints.couplings.linear import Cylindrical, Slider
+from jaxjoints.couplings.released import Released
 from jaxjoints.couplings.rigid import Fixed, Free
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
+from jaxjoints.couplings.spherical import BallRotation
+from jaxjoints.couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from jaxjoints.pytree import struct
 from jaxjoints.spatial import Pose, norm
 
@@ -140,6 +149,23 @@ class MovingPlane(Residual):
 
 TILTED = jnp.array([0.6, -1.0, 1.4])
 POINT = (0.5, 0.5, 1.2, 1.2, 1.2)
+RADII = jnp.array([1.0, 1.3, 0.8])
+POLE = ((0.4, np.pi / 2, 0.2, 0.1),)
+FREE_LOCKED = ((0.0, 0.0, 0.0, 0.4, np.pi / 2, 0.1),)
+AXIS_ALONG_Z = ((-0.5, 0.3, np.pi / 2), (-1.3, 0.3, np.pi / 2))
+STRIPS = jnp.array([[-1.0, 0.5], [0.6, 0.3], [1.5, 0.9]])
+BEND = Spline(jnp.array([-1.5, -0.2, 0.3, 1.5]), jnp.array([0.2, 0.0, 0.1, 0.5]))
+KNEE = FunctionDriven(
+    dof=2,
+    rotations=(Linear(jnp.array([1.0])), BEND, Constant(jnp.array(0.1))),
+    translations=(
+        Linear(jnp.array([0.2, 1.0]), jnp.array(0.1), coordinates=(0, 1)),
+        Polynomial(jnp.array([[0.1, 0.2], [0.3, -0.2]]), coordinates=(0, 1)),
+        Sum((BEND, Constant(jnp.array(-0.4)))),
+    ),
+    rotation_axes=jnp.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.6, 0.8]]),
+    translation_axes=jnp.eye(3),
+)
 BALL_TURNED = ((2 * np.pi, 0.0, 0.0), (0.0, 0.0, np.pi))
 
 CATALOG = {
@@ -151,6 +177,29 @@ CATALOG = {
     "fixed": Entry(Fixed(), ()),
     "free": Entry(Free(), (3.0, 3.0, 3.0, 2.5, 2.5, 2.5)),
     "universal": Entry(Universal(EZ, TILTED), (20.0, 3.0), turning=0),
+    "slotted hinge by hand": Entry(planar.SlottedHinge(), (3.0, 20.0), turning=1),
+    "planar": Entry(planar.Planar(), (3.0, 3.0, 20.0), turning=2),
+    "planar translation": Entry(planar.PlanarTranslation(), (3.0, 3.0)),
+    "gimbal by hand": Entry(
+        GimbalByHand("ZYX"), (20.0, 1.2, 3.0), turning=0, singular=((0.4, np.pi / 2, 0.1),)
+    ),
+    "free with angles": Entry(
+        FreeEuler("XZY"), (3.0, 3.0, 3.0, 20.0, 1.2, 3.0), turning=3, singular=FREE_LOCKED
+    ),
+    "ball by rotation": Entry(
+        BallRotation(jnp.array([0.9, 1.1, 1.3])), (0.4, 3.0, 1.2), singular=AXIS_ALONG_Z
+    ),
+    "fixed axis": Entry(FixedAxis(), (3.0, 3.0, 3.0, 20.0, 3.0), turning=3),
+    "plane point": Entry(PlanePoint(TILTED), (3.0, 3.0, 1.2, 1.2, 1.2)),
+    "segmented plane point": Entry(SegmentedPlanePoint(STRIPS), (0.4, 3.0, 1.2, 1.2, 1.2)),
+    "ellipsoid": Entry(
+        Ellipsoid(RADII, jnp.array(0.4)), (3.0, 1.2, 20.0, 3.0), turning=2, singular=POLE
+    ),
+    "ellipsoid with a normal": Entry(
+        Ellipsoid3(RADII, exact=False), (3.0, 1.2, 20.0), turning=2, singular=(POLE[0][:3],)
+    ),
+    "function driven": Entry(KNEE, (1.0, 1.0)),
+    "released universal": Entry(Released(Universal(EZ, TILTED)), (0.3, 0.3, 0.3, 0.3, 3.0, 3.0)),
     "screw": Entry(Screw(jnp.array(0.5)), (20.0,), turning=0),
     "slotted hinge": Entry(SlottedHinge(), (3.0, 20.0), turning=1),
     "declared slotted hinge": Entry(DeclaredSlottedHinge(), (3.0, 20.0), turning=1),

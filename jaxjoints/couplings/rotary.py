@@ -9,15 +9,17 @@ from ..pytree import replace, struct
 from ..spatial import (
     Pose,
     basis,
+    cross,
     dot,
     quat_conjugate,
     quat_multiply,
+    quat_rotate,
     quat_rotate_inverse,
     quat_to_rotation_vector,
     so3_right_jacobian_inverse,
 )
-from .coupling import Chart, Coupling, CouplingRows
-from .winding import twist_angle, twist_part, unwind
+from .coupling import Coupling, CouplingRows
+from .winding import nearest_turn, twist_angle, twist_part, unwind
 from .wrench import about, along, axes, check_axis, direction, stack_rows, unit_axis
 
 Z = (0.0, 0.0, 1.0)
@@ -103,19 +105,53 @@ class Ball(Coupling):
 
 
 @struct
-class Universal(Chart):
+class Universal(Coupling):
     """C turns about `axis_D`, fixed in D, then about `axis_C`, fixed in C; two angles [rad].
 
+    Rows: forces along x, y, z of C, the moment about the common normal axis_C × axis_D, then the
+    two angles. With axes a = axis_D seen from C, b = axis_C and c = a·b, the angles are read by
+
+        (a - c b) / (1 - c²),    (b - c a) / (1 - c²),
+
+    which stay regular at every pose: |c| < 1 is a constant, 0 for axes at right angles and not 0
+    for a skewed joint. The pose is projected by the shortest turn that puts axis_C back on its
+    cone about axis_D. Both angles are counted over many turns.
+
     axis_D, axis_C: directions of any length but 0, not parallel, shape (3,)
+
+    Source: ArtiSynth UniversalCoupling and its skewed form: axes ZY with skew σ are axis_D = z,
+    axis_C = (0, cos σ, sin σ); XY are axis_D = x, axis_C = (sin σ, cos σ, 0). There the limit row
+    of the second angle comes first. Its legacy form with the rotation transposed (RollPitchJoint)
+    has axis_D and axis_C swapped and negated, and so the angles swapped.
     """
 
     axis_D: Array = (1.0, 0.0, 0.0)
     axis_C: Array = (0.0, 1.0, 0.0)
     dof: ClassVar[int] = 2
+    elementwise: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Rotation by q[0] about axis_D, followed in the moving frame by q[1] about axis_C."""
         return Pose.about(self.axis_D, q[0]) @ Pose.about(self.axis_C, q[1])
+
+    def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
+        """The two angles, each continued from q."""
+        return self._turns(T, q)[0]
+
+    def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
+        """See `Coupling.rows`."""
+        q, first, second = self._turns(T, q)
+        a = quat_rotate_inverse(second, unit_axis(self.axis_D, T))
+        b = unit_axis(self.axis_C, T)
+        c = dot(a, b)
+        square = 1 - c * c
+        normal = cross(b, a) / jnp.sqrt(square)[None]
+        reading = about((a - c[None] * b) / square[None]), about((b - c[None] * a) / square[None])
+        W = stack_rows(*(along(x) for x in axes(T)), about(normal), *reading)
+        G = quat_multiply(first, second)
+        off = quat_to_rotation_vector(quat_multiply(quat_conjugate(G), T.q))
+        error = jnp.concatenate([quat_rotate_inverse(G, T.p), dot(normal, off)[None]], axis=0)
+        return CouplingRows(W, error, q, jnp.zeros_like(error))
 
     def check(self) -> str | None:
         """See `Coupling.check`."""
@@ -135,3 +171,18 @@ class Universal(Chart):
     def normalized(self) -> "Universal":
         """See `Coupling.normalized`."""
         return replace(self, axis_D=direction(self.axis_D), axis_C=direction(self.axis_C))
+
+    def _turns(self, T: Pose, q: Array | None) -> tuple[Array, Array, Array]:
+        """The angles, and the quaternions of the two turns of the projected pose."""
+        a, b = unit_axis(self.axis_D, T), unit_axis(self.axis_C, T)
+        seen = quat_rotate(T.q, b)
+        sine = dot(a, cross(b, seen))
+        cosine = dot(b, seen) - dot(a, b) * dot(a, seen)
+        # Protects atan2(0, 0): with axis_C turned onto axis_D, the first angle reads 0.
+        lost = sine * sine + cosine * cosine <= jnp.finfo(sine.dtype).tiny
+        first = jnp.arctan2(sine, jnp.where(lost, jnp.ones_like(cosine), cosine))
+        first = nearest_turn(first[None], None if q is None else q[:1])
+        turned = Pose.about(a, first[0]).q
+        second = twist_part(quat_multiply(quat_conjugate(turned), T.q), b)
+        angle = twist_angle(second, b, None if q is None else q[1:])
+        return jnp.concatenate([first, angle], axis=0), turned, second

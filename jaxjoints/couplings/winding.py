@@ -21,7 +21,11 @@ def twist_angle(turn: Array, axis: Array, near: Array | None) -> Array:
 
     near: an angle nearby, shape (1, *b), whose turn is kept; 0 by default
     """
-    angle = 2 * jnp.arctan2(dot(axis, turn[1:]), turn[0])[None]
+    return nearest_turn(2 * jnp.arctan2(dot(axis, turn[1:]), turn[0])[None], near)
+
+
+def nearest_turn(angle: Array, near: Array | None) -> Array:
+    """The angle [rad] plus whole turns, within half a turn of `near` (0 by default)."""
     ahead = -angle if near is None else near - angle
     return angle + 2 * jnp.pi * jnp.round(ahead / (2 * jnp.pi))
 

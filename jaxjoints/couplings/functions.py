@@ -1,0 +1,210 @@
+"""Scalar functions of a joint's coordinates: constant, linear, polynomial, spline, and sums."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..pytree import static, struct
+
+
+class Function:
+    """Base: a frozen record whose leaves are the function's own parameters.
+
+    A function f(q) of the coordinates q (k,) of a joint, [m] or [rad]. Write `value(q)`, any
+    formula, and list the coordinates it uses in `coordinates`.
+    """
+
+    coordinates: tuple[int, ...]
+
+    def value(self, q: Array) -> Array:
+        """f(q), a scalar, for all coordinates q of the joint, shape (k,)."""
+        raise NotImplementedError
+
+    def check(self) -> str | None:
+        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+        return None
+
+
+@struct
+class Constant(Function):
+    """f = `number`."""
+
+    number: Array | float = 0.0
+    coordinates: ClassVar[tuple[int, ...]] = ()
+
+    def value(self, q: Array) -> Array:
+        """See `Function.value`."""
+        return jnp.asarray(self.number, q.dtype)
+
+    def check(self) -> str | None:
+        """See `Function.check`."""
+        return _check_array("number", self.number, 0)
+
+
+@struct
+class Linear(Function):
+    """f = offset + Σ slopes[i] q[coordinates[i]].
+
+    slopes: shape (m,), one for each of the m coordinates
+    """
+
+    slopes: Array
+    offset: Array | float = 0.0
+    coordinates: tuple[int, ...] = static(default=(0,), kw_only=True)
+
+    def value(self, q: Array) -> Array:
+        """See `Function.value`."""
+        slopes = jnp.asarray(self.slopes, q.dtype)
+        chosen = jnp.stack([q[i] for i in self.coordinates])
+        return jnp.asarray(self.offset, q.dtype) + jnp.sum(slopes * chosen)
+
+    def check(self) -> str | None:
+        """See `Function.check`."""
+        if np.shape(self.slopes) != (len(self.coordinates),):
+            return (
+                f"slopes has shape {np.shape(self.slopes)}; give one for each of the coordinates "
+                f"{self.coordinates}"
+            )
+        return _check_array("slopes", self.slopes, 1) or _check_array("offset", self.offset, 0)
+
+
+@struct
+class Polynomial(Function):
+    """f = Σ coefficients[i, j, …] q_a^i q_b^j … of coordinates a, b and so on.
+
+    coefficients: powers ascending, one axis for each coordinate, shape (n,) or (n, m) and so on
+    """
+
+    coefficients: Array
+    coordinates: tuple[int, ...] = static(default=(0,), kw_only=True)
+
+    def value(self, q: Array) -> Array:
+        """See `Function.value`."""
+        total = jnp.asarray(self.coefficients, q.dtype)
+        for coordinate in reversed(self.coordinates):
+            power, total = total, jnp.zeros_like(total[..., 0])
+            for i in reversed(range(power.shape[-1])):
+                total = total * q[coordinate] + power[..., i]
+        return total
+
+    def check(self) -> str | None:
+        """See `Function.check`."""
+        if np.ndim(self.coefficients) != len(self.coordinates) or np.size(self.coefficients) == 0:
+            return (
+                f"coefficients has shape {np.shape(self.coefficients)}; give one axis of powers "
+                f"for each of the coordinates {self.coordinates}"
+            )
+        return _check_array("coefficients", self.coefficients, len(self.coordinates))
+
+
+@struct
+class Spline(Function):
+    """Natural cubic spline through (knots, values): twice continuously differentiable.
+
+    Beyond the outer knots it goes on straight. Gradients with respect to knots and values are
+    exact.
+
+    knots: values of the coordinate, strictly ascending, at least 2, shape (n,)
+    values: f at the knots, shape (n,)
+    """
+
+    knots: Array
+    values: Array
+    coordinates: tuple[int, ...] = static(default=(0,), kw_only=True)
+
+    def value(self, q: Array) -> Array:
+        """See `Function.value`."""
+        x = q[self.coordinates[0]]
+        knots, values = jnp.asarray(self.knots, q.dtype), jnp.asarray(self.values, q.dtype)
+        bend = _second_derivatives(knots, values)
+        inside = jnp.clip(x, knots[0], knots[-1])
+        i = jnp.sum(inside >= knots[1:-1])
+        h = knots[i + 1] - knots[i]
+        s = inside - knots[i]
+        chord = (values[i + 1] - values[i]) / h
+        slope = chord - h / 6 * (2 * bend[i] + bend[i + 1])
+        cubic = (bend[i + 1] - bend[i]) / (6 * h)
+        along = slope + s * (bend[i] + 3 * s * cubic)
+        curve = values[i] + s * (slope + s * (bend[i] / 2 + s * cubic))
+        # Outside, `inside` is an outer knot, whatever x: the slope there alone carries on.
+        return curve + along * (x - inside)
+
+    def check(self) -> str | None:
+        """See `Function.check`."""
+        if len(self.coordinates) != 1:
+            return f"coordinates {self.coordinates} must be one coordinate"
+        knots = np.asarray(self.knots)
+        problem = _check_array("knots", knots, 1) or _check_array("values", self.values, 1)
+        if problem:
+            return problem
+        if len(knots) < 2:
+            return f"knots {knots.tolist()} must be at least 2; use Constant for one value"
+        if knots.shape != np.shape(self.values):
+            return f"knots has shape {knots.shape} but values {np.shape(self.values)}"
+        for i in range(len(knots) - 1):
+            if knots[i + 1] <= knots[i]:
+                return (
+                    f"knots must ascend, but knot {i + 1} = {knots[i + 1]:g} comes after "
+                    f"{knots[i]:g}; sort them and leave out repeated ones"
+                )
+        return None
+
+
+@struct
+class Sum(Function):
+    """f = Σ terms."""
+
+    terms: tuple[Function, ...]
+
+    @property
+    def coordinates(self) -> tuple[int, ...]:
+        """All coordinates that a term uses."""
+        return tuple(sorted({i for term in self.terms for i in term.coordinates}))
+
+    def value(self, q: Array) -> Array:
+        """See `Function.value`."""
+        return sum(term.value(q) for term in self.terms)
+
+    def check(self) -> str | None:
+        """See `Function.check`."""
+        if not self.terms:
+            return "terms is empty; use Constant(0.0)"
+        for i, term in enumerate(self.terms):
+            problem = term.check()
+            if problem:
+                return f"terms[{i}] {type(term).__name__} {problem}"
+        return None
+
+
+def _second_derivatives(knots: Array, values: Array) -> Array:
+    """f'' at the knots (n,), 0 at both ends: a tridiagonal system, by elimination."""
+    h = knots[1:] - knots[:-1]
+    jump = jnp.diff(jnp.diff(values) / h)
+    zero = jnp.zeros((), knots.dtype)
+
+    def eliminate(above, item):
+        (upper, right), (before, after, jump) = above, item
+        pivot = 2 * (before + after) - before * upper
+        row = after / pivot, (6 * jump - before * right) / pivot
+        return row, row
+
+    def substitute(below, row):
+        upper, right = row
+        bend = right - upper * below
+        return bend, bend
+
+    _, rows = jax.lax.scan(eliminate, (zero, zero), (h[:-1], h[1:], jump))
+    _, bend = jax.lax.scan(substitute, zero, rows, reverse=True)
+    return jnp.concatenate([zero[None], bend, zero[None]])
+
+
+def _check_array(name: str, value: Array, rank: int) -> str | None:
+    value = np.asarray(value)
+    if value.ndim != rank:
+        return f"{name} has shape {value.shape}; it must have {rank} axes"
+    if not np.isfinite(value).all():
+        return f"{name} {value.tolist()} must be finite"
+    return None
