@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from .couplings.coupling import Coupling
+from .couplings.trial import rest_complaint, shape_complaint
 from .laws import Law, Limits, Lock, SpringDamper
 from .pytree import replace
 from .rows import Softness
@@ -214,6 +215,12 @@ def read_coupling(owner: str, coupling: Any) -> tuple[Coupling, list[str]]:
             field = jax.tree_util.keystr(path).lstrip(".")
             raise ValueError(f"{owner}: {kind} {field} {np.asarray(leaf)} must be finite")
     coupling = given.normalized()
+    problem = shape_complaint(coupling)
+    refused, weak = (None, None) if problem else rest_complaint(coupling)
+    if problem or refused:
+        raise ValueError(f"{owner}: {kind}.{problem or refused}")
+    if weak:
+        warnings.warn(f"{owner}: {kind}.{weak}", stacklevel=4)
     notes = []
     for field in dataclasses.fields(given):
         before, after = getattr(given, field.name), getattr(coupling, field.name)

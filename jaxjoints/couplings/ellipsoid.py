@@ -34,7 +34,8 @@ class Ellipsoid(Coupling):
     With longitude a and latitude b, C's origin is
     p = (r_x sin b, -r_y sin a cos b, r_z cos a cos b) for the semi-axes r, and R₂(a, b) has z out
     of the surface and x = ∂p/∂b along the meridian. Then R_CD = R₂ R_z(θ + α) R_x(φ) R_z(-α): θ
-    turns C about the normal and φ about its wing, the axis (cos α, sin α, 0) of C. Coordinates: a, b, θ, φ [rad]; b in [-90°, 90°].
+    turns C about the normal and φ about its wing, the axis (cos α, sin α, 0) of C. Coordinates:
+    a, b, θ, φ [rad]; b in [-90°, 90°].
 
     Rows: the force along the normal, the moment that keeps the wing tangent; then the four angles.
     A pose is projected on the nearest point of the ellipsoid, the wing by the shortest turn into
