@@ -154,14 +154,14 @@ POLE = ((0.4, np.pi / 2, 0.2, 0.1),)
 FREE_LOCKED = ((0.0, 0.0, 0.0, 0.4, np.pi / 2, 0.1),)
 AXIS_ALONG_Z = ((-0.5, 0.3, np.pi / 2), (-1.3, 0.3, np.pi / 2))
 STRIPS = jnp.array([[-1.0, 0.5], [0.6, 0.3], [1.5, 0.9]])
-BEND = Spline(jnp.array([-1.5, -0.2, 0.3, 1.5]), jnp.array([0.2, 0.0, 0.1, 0.5]))
+BEND = Spline(jnp.array([-1.5, -0.2, 1.5]), jnp.array([0.2, 0.0, 0.5]))
 KNEE = FunctionDriven(
     dof=2,
     rotations=(Linear(jnp.array([1.0]), jnp.array(0.0)), BEND, Constant(jnp.array(0.1))),
     translations=(
         Linear(jnp.array([0.2, 1.0]), jnp.array(0.1), coordinates=(0, 1)),
         Polynomial(jnp.array([[0.1, 0.2], [0.3, -0.2]]), coordinates=(0, 1)),
-        Sum((BEND, Constant(jnp.array(-0.4)))),
+        Sum((Constant(jnp.array(-0.4)), Polynomial(jnp.array([0.0, 0.0, 0.1])))),
     ),
     rotation_axes=jnp.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.6, 0.8]]),
     translation_axes=jnp.eye(3),

@@ -1,6 +1,7 @@
 """What a user may get wrong in a coupling: refused at build, or finite where it degenerates."""
 
 import math
+from functools import partial
 from typing import ClassVar
 
 import jax
@@ -109,6 +110,7 @@ LOCKED = {
 DISTANCES = jnp.array([0.0, 1e-12, 1e-6])
 
 
+@partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 def with_slopes(coupling, q):
     """Coordinates (3, n) and rows of the poses at q (3, n), found from q, and their derivatives."""
 
@@ -119,8 +121,7 @@ def with_slopes(coupling, q):
     def both(q):
         return read(q, q), jax.jacfwd(read)(q, q)
 
-    mapped = jax.vmap(both, in_axes=-1, out_axes=-1)
-    return jax.jit(mapped, compiler_options={"xla_backend_optimization_level": 0})(q)
+    return jax.vmap(both, in_axes=-1, out_axes=-1)(q)
 
 
 def all_finite(tree):
@@ -141,10 +142,9 @@ def test_row_37_locked_gimbals_have_finite_coordinates_and_gradients(order):
     np.testing.assert_allclose(angles[:, ::2], q[:, ::2], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("angle", [0.0, math.pi])
-def test_row_37_rotation_limits_are_finite_at_no_turn_and_half_a_turn(angle):
-    q = jnp.array([angle, 0.3, 0.4])[:, None] + jnp.zeros((3, 3))
-    q = q.at[0].add(DISTANCES)
+def test_row_37_rotation_limits_are_finite_at_no_turn_and_half_a_turn():
+    q = jnp.array([0.0, 0.3, 0.4])[:, None] + jnp.zeros((3, 6))
+    q = q.at[0].add(jnp.concatenate([DISTANCES, math.pi + DISTANCES]))
     found = with_slopes(BallRotation(), q)
     assert all_finite(found)
     np.testing.assert_allclose(found[0][0], q, rtol=0, atol=1e-9)
