@@ -5,15 +5,25 @@ either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`
 """
 
 from .builder import SystemBuilder
+from .couplings.compound import (
+    DoubleHinge,
+    Hinge2,
+    PrismaticRotoide,
+    PrismaticUniversal,
+    Reversed,
+)
 from .couplings.coupling import Chart, Coupling, CouplingRows, Derived, Residual
+from .couplings.distance import DoubleBall
 from .couplings.ellipsoid import Ellipsoid, Ellipsoid3
 from .couplings.function_driven import FunctionDriven
 from .couplings.functions import Constant, Function, Linear, Polynomial, Spline, Sum
+from .couplings.gear import BevelGear, SpurGear
 from .couplings.gimbal import FreeEuler, Gimbal
-from .couplings.linear import Cylindrical, Helical, Slider
+from .couplings.linear import Cylindrical, Helical, Slider, Translation
+from .couplings.motor import AngularMotor, LinearMotor
 from .couplings.planar import Planar, PlanarTranslation, SlottedHinge
 from .couplings.released import Released
-from .couplings.rigid import Fixed, Free
+from .couplings.rigid import Fixed, Free, FreeRodrigues
 from .couplings.rotary import Ball, Hinge, Universal
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
@@ -41,21 +51,34 @@ __all__ = [
     "Slider",
     "Cylindrical",
     "Helical",
-    "Fixed",
-    "Free",
-    "FreeEuler",
-    "Gimbal",
-    "BallRotation",
+    "Translation",
     "SlottedHinge",
     "Planar",
     "PlanarTranslation",
+    "Gimbal",
+    "BallRotation",
     "FixedAxis",
     "PlanePoint",
     "SegmentedPlanePoint",
     "Ellipsoid",
     "Ellipsoid3",
+    "Hinge2",
+    "PrismaticRotoide",
+    "PrismaticUniversal",
+    "DoubleHinge",
+    "DoubleBall",
     "FunctionDriven",
+    "Reversed",
+    "Fixed",
+    "Free",
+    "FreeEuler",
+    "FreeRodrigues",
+    # couplings for laws alone
     "Released",
+    "SpurGear",
+    "BevelGear",
+    "AngularMotor",
+    "LinearMotor",
     # functions of coordinates
     "Function",
     "Constant",

@@ -7,16 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxjoints.couplings import planar
+from jaxjoints.couplings import gimbal, planar
+from jaxjoints.couplings.compound import DoubleHinge, PrismaticUniversal
 from jaxjoints.couplings.coupling import Chart, Coupling, Derived, Residual
+from jaxjoints.couplings.distance import DoubleBall
 from jaxjoints.couplings.ellipsoid import Ellipsoid, Ellipsoid3
 from jaxjoints.couplings.function_driven import FunctionDriven
 from jaxjoints.couplings.functions import Constant, Linear, Polynomial, Spline, Sum
-from jaxjoints.couplings.gimbal import FreeEuler
-from jaxjoints.couplings.gimbal import Gimbal as GimbalByHand
-from jaxjoints.couplings.linear import Cylindrical, Slider
+from jaxjoints.couplings.gear import BevelGear, SpurGear
+from jaxjoints.couplings.linear import Cylindrical, Slider, Translation
+from jaxjoints.couplings.motor import LinearMotor
 from jaxjoints.couplings.released import Released
-from jaxjoints.couplings.rigid import Fixed, Free
+from jaxjoints.couplings.rigid import Fixed, Free, FreeRodrigues
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
@@ -167,6 +169,8 @@ KNEE = FunctionDriven(
     translation_axes=jnp.eye(3),
 )
 BALL_TURNED = ((2 * np.pi, 0.0, 0.0), (0.0, 0.0, np.pi))
+SKEWED = jnp.array([[1.0, 0.2, 0.0], [0.0, 2.0, 0.3], [0.1, 0.0, 0.5]])
+WHEELS = (jnp.array(0.8), jnp.array(1.5))
 
 CATALOG = {
     "hinge": Entry(Hinge(EZ), (20.0,), turning=0),
@@ -176,15 +180,26 @@ CATALOG = {
     "ball": Entry(Ball(), (2.5, 2.5, 2.5), singular=BALL_TURNED),
     "fixed": Entry(Fixed(), ()),
     "free": Entry(Free(), (3.0, 3.0, 3.0, 2.5, 2.5, 2.5)),
+    "translation": Entry(Translation(), (3.0, 3.0, 3.0)),
+    "free by Rodrigues parameters": Entry(FreeRodrigues(), (3.0, 3.0, 3.0, 0.5, 0.5, 0.5)),
+    "linear motor": Entry(LinearMotor(SKEWED), (3.0, 3.0, 3.0, 2.5, 2.5, 2.5)),
+    "spur gear": Entry(SpurGear(*WHEELS), (20.0, 3.0, 0.5, 0.5, 0.5, 0.5), turning=0),
+    "bevel gear": Entry(BevelGear(*WHEELS), (20.0, 3.0, 1.2, 1.0, 1.0, 1.0), turning=0),
+    "double ball": Entry(DoubleBall(jnp.array(1.5)), (1.2, 1.2, 2.5, 2.5, 2.5)),
+    # Hinge2 and PrismaticRotoide are special cases of this, written the same way.
+    "prismatic universal": Entry(
+        PrismaticUniversal(jnp.array([0.3, 0.2, 1.0]), EZ, TILTED), (3.0, 20.0, 3.0), turning=1
+    ),
+    "double hinge": Entry(DoubleHinge(jnp.array(0.8)), (20.0, 3.0), turning=0),
     "universal": Entry(Universal(EZ, TILTED), (20.0, 3.0), turning=0),
     "slotted hinge by hand": Entry(planar.SlottedHinge(), (3.0, 20.0), turning=1),
     "planar": Entry(planar.Planar(), (3.0, 3.0, 20.0), turning=2),
     "planar translation": Entry(planar.PlanarTranslation(), (3.0, 3.0)),
     "gimbal by hand": Entry(
-        GimbalByHand("ZYX"), (20.0, 1.2, 3.0), turning=0, singular=((0.4, np.pi / 2, 0.1),)
+        gimbal.Gimbal("YXZ"), (20.0, 1.2, 3.0), turning=0, singular=((0.4, np.pi / 2, 0.1),)
     ),
     "free with angles": Entry(
-        FreeEuler("XZY"), (3.0, 3.0, 3.0, 20.0, 1.2, 3.0), turning=3, singular=FREE_LOCKED
+        gimbal.FreeEuler("XZY"), (3.0, 3.0, 3.0, 20.0, 1.2, 3.0), turning=3, singular=FREE_LOCKED
     ),
     "ball by rotation": Entry(
         BallRotation(jnp.array([0.9, 1.1, 1.3])), (0.4, 3.0, 1.2), singular=AXIS_ALONG_Z

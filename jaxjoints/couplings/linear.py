@@ -1,4 +1,4 @@
-"""Joints that slide: slider, cylindrical, helical."""
+"""Joints that slide: slider, cylindrical, helical, translation."""
 
 from typing import ClassVar
 
@@ -31,7 +31,8 @@ class Slider(Coupling):
 
     axis: direction in C and in D, of any length but 0, shape (3,)
 
-    Source: ArtiSynth SliderCoupling (the same rows for axis z).
+    Source: ArtiSynth SliderCoupling (the same rows for axis z); ODE slider; RBDL and
+    RigidBodyDynamics.jl prismatic.
     """
 
     axis: Array = Z
@@ -74,7 +75,8 @@ class Cylindrical(Coupling):
 
     axis: direction in C and in D, of any length but 0, shape (3,)
 
-    Source: ArtiSynth CylindricalCoupling (the same rows for axis z, counter-clockwise angle).
+    Source: ArtiSynth CylindricalCoupling (the same rows for axis z, counter-clockwise angle); ODE
+    piston, whose forces act at its anchor on body 2: attachment (1, 1).
     """
 
     axis: Array = Z
@@ -112,21 +114,60 @@ class Cylindrical(Coupling):
 
 
 @struct
+class Translation(Coupling):
+    """C moves along all axes without turning; coordinates: its position in D [m].
+
+    Rows: moments about x, y, z, then forces along the axes of D.
+
+    Source: RBDL TranslationXYZ.
+    """
+
+    dof: ClassVar[int] = 3
+    elementwise: ClassVar[bool] = True
+
+    def pose(self, q: Array) -> Pose:
+        """Displacement by q."""
+        return Pose.translation(q)
+
+    def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
+        """Position of C in D."""
+        return T.p
+
+    def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
+        """See `Coupling.rows`."""
+        R = T.R
+        W = stack_rows(*map(about, axes(T)), *(along(R[i]) for i in range(3)))
+        error = quat_to_rotation_vector(T.q)
+        return CouplingRows(W, error, T.p, jnp.zeros_like(error))
+
+
+@struct
 class Helical(Chart):
-    """C turns about z of D and advances along it by `pitch` [m/rad]; one angle [rad].
+    """C turns about `axis` and advances along it by `pitch` [m/rad]; one angle [rad].
 
     pitch: advance per radian, not 0 and finite (0 is a Hinge, infinity a Slider)
+    axis: direction in C and in D, of any length but 0, shape (3,)
+
+    Source: RBDL helical joint (a screw).
     """
 
     pitch: Array
+    axis: Array = Z
     dof: ClassVar[int] = 1
 
     def pose(self, q: Array) -> Pose:
-        """Rotation by q[0] about z and displacement by pitch q[0] along z."""
-        return Pose.about_z(q[0]) @ Pose.along_z(self.pitch * q[0])
+        """Rotation by q[0] about the axis and displacement by pitch q[0] along it."""
+        return Pose.about(self.axis, q[0]) @ Pose.along(self.axis, self.pitch * q[0])
+
+    def normalized(self) -> "Helical":
+        """See `Coupling.normalized`."""
+        return replace(self, axis=direction(self.axis))
 
     def check(self) -> str | None:
         """See `Coupling.check`."""
+        problem = check_axis("axis", self.axis)
+        if problem:
+            return problem
         pitch = float(np.asarray(self.pitch))
         if pitch == 0:
             return "pitch 0 must not be 0; use Hinge for a pure rotation"

@@ -61,7 +61,8 @@ class Planar(Coupling):
     moment about z. The angle is that of a `Hinge`.
 
     Source: ArtiSynth FullPlanarCoupling, PlanarJoint (the same rows), whose own derivative of the
-    turning rows is 0.
+    turning rows is 0; RigidBodyDynamics.jl planar, whose speeds are along the axes of C (v ≠ q̇);
+    ODE plane-2D, which lets errors of the tilt be and has no stops.
     """
 
     dof: ClassVar[int] = 3

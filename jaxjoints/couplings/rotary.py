@@ -35,7 +35,9 @@ class Hinge(Coupling):
 
     axis: direction in C and in D, of any length but 0, shape (3,)
 
-    Source: ArtiSynth HingeCoupling (the same rows for axis z).
+    Source: ArtiSynth HingeCoupling (the same rows for axis z); ODE hinge; RBDL and
+    RigidBodyDynamics.jl revolute. The latter's sine–cosine revolute is the same joint, stored as
+    (sin q, cos q).
     """
 
     axis: Array = Z
@@ -79,7 +81,8 @@ class Ball(Coupling):
     The rotation vector is continued from its last value, over π and on until 2π, where its rates
     are singular (bounded here): for limits or laws on a ball that turns over, choose other angles.
 
-    Source: ArtiSynth SphericalCoupling (bilateral rows).
+    Source: ArtiSynth SphericalCoupling (bilateral rows); ODE ball; RBDL spherical and
+    RigidBodyDynamics.jl quaternion spherical, which store the quaternion of T_CD.
     """
 
     dof: ClassVar[int] = 3

@@ -1,5 +1,7 @@
 """What hand-written couplings are built from: unit wrenches, in trailing batch axes."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,3 +54,33 @@ def check_axis(name: str, axis: ArrayLike) -> str | None:
     if np.linalg.norm(axis) < 1e-9:
         return f"{name} {axis.tolist()} has length 0; give a direction"
     return None
+
+
+def check_not_parallel(coupling: Any, first: str, second: str, instead: str) -> str | None:
+    """What is wrong with two directions, fields of a coupling, that must not be parallel, or None.
+
+    instead: what to do for parallel axes
+    """
+    a, b = getattr(coupling, first), getattr(coupling, second)
+    problem = check_axis(first, a) or check_axis(second, b)
+    if problem:
+        return problem
+    a, b = (np.asarray(axis, float) / np.linalg.norm(axis) for axis in (a, b))
+    sine = np.linalg.norm(np.cross(a, b))
+    if sine > 1e-3:
+        return None
+    angle = np.degrees(np.arcsin(sine))
+    return (
+        f"{first} and {second} are {angle:.4g} degrees apart; they must not be parallel ({instead})"
+    )
+
+
+def check_length(name: str, length: ArrayLike, instead: str) -> str | None:
+    """What is wrong with a length that must be positive, or None.
+
+    instead: what to do for a length of 0
+    """
+    length = float(np.asarray(length))
+    if np.isfinite(length) and length > 0:
+        return None
+    return f"{name} {length} must be > 0 and finite ({instead})"
