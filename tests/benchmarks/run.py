@@ -42,32 +42,40 @@ class Engine:
 
     def __init__(self, name: str):
         self.name = name
+        self.process = self._started()
+
+    def ask(self, do: str, **request) -> dict:
+        """The engine's answer to one request."""
+        if self.process.poll() is not None:
+            # It hung or died in an earlier case.
+            self.process = self._started()
+        self.process.stdin.write(json.dumps(request | {"do": do}) + "\n")
+        self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
+            self.process.kill()
+            self.process.wait()
+            return {"failed": f"no answer within {PATIENCE} s"}
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            return {"failed": "the process died"}
+        return json.loads(line)
+
+    def _started(self) -> subprocess.Popen:
         environment = os.environ | {"PYTHONWARNINGS": "ignore", "TF_CPP_MIN_LOG_LEVEL": "3"}
         environment.setdefault("JAX_PLATFORMS", "cpu")
         path = environment.get("PYTHONPATH", "")
         environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[1]), path])
-        if name == "mjx":
+        if self.name == "mjx":
             environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {MJX_FLAGS}".strip()
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "engines.py"), name],
+        return subprocess.Popen(
+            [sys.executable, str(HERE / "engines.py"), self.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
             env=environment,
         )
-
-    def ask(self, do: str, **request) -> dict:
-        """The engine's answer to one request."""
-        if self.process.poll() is not None:
-            return {"failed": "the process has ended"}
-        self.process.stdin.write(json.dumps(request | {"do": do}) + "\n")
-        self.process.stdin.flush()
-        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
-            self.process.kill()
-            return {"failed": f"no answer within {PATIENCE} s"}
-        line = self.process.stdout.readline()
-        return json.loads(line) if line else {"failed": "the process died"}
 
     def close(self) -> None:
         """End the process."""
