@@ -88,6 +88,7 @@ class SystemBuilder:
     gravity: acceleration in the world [m/s²]
     erp, cfm: softness of the bilateral rows of joints that give none; erp also of hard limits
 
+    >>> from jaxjoints import Hinge
     >>> world = SystemBuilder()
     >>> arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.02), com=(0.0, 0.0, -0.5))
     >>> shoulder = world.joint("shoulder", Hinge(axis=(0.0, 1.0, 0.0)), child=arm, q=0.3)
@@ -331,8 +332,17 @@ class SystemBuilder:
 
 
 def _winding_notes(owner: str, joint: _Joint) -> list[str]:
-    """A note for each pair of limits further apart than a turn of an angle that winds."""
+    """A note for each pair of limits further apart than a turn of an angle that winds.
+
+    Raises: ValueError for such limits of an angle that ends before (a rotation vector's at 2π)
+    """
     notes = []
+
+    def directions(q):
+        """How many ways the pose can move at the coordinates q."""
+        slope = jax.jacfwd(lambda q: jnp.append(joint.coupling.pose(q).R, joint.coupling.pose(q).p))
+        return np.linalg.matrix_rank(np.asarray(slope(q)), tol=1e-4)
+
     for law in joint.laws:
         lower, upper = getattr(law, "lower", None), getattr(law, "upper", None)
         if lower is None or upper is None or not upper - lower > 2 * np.pi:
@@ -342,6 +352,17 @@ def _winding_notes(owner: str, joint: _Joint) -> list[str]:
         there = joint.coupling.pose(q.at[law.coordinate].set(2 * jnp.pi))
         same = np.allclose(here.R, there.R, atol=1e-5) and np.allclose(here.p, there.p, atol=1e-5)
         if same:
+            first, last = np.ceil(lower / (2 * np.pi)), np.floor(upper / (2 * np.pi))
+            turns = [k for k in np.arange(first, last + 1) if k and np.isfinite(k)]
+            if any(
+                directions(q.at[law.coordinate].set(2 * np.pi * k)) < directions(q) for k in turns
+            ):
+                raise ValueError(
+                    f"{owner}: limits {float(lower):.6g} to {float(upper):.6g} of coordinate "
+                    f"{law.coordinate} reach a whole turn, where this coordinate of "
+                    f"{type(joint.coupling).__name__} ends; keep them within ±2π, or use a joint "
+                    "whose angles are counted over turns (Hinge, Gimbal)"
+                )
             notes.append(
                 f"{owner}: limits of coordinate {law.coordinate} span {float(upper - lower):.6g} "
                 "rad, more than a turn; the angle is counted over turns from where it starts"

@@ -287,7 +287,7 @@ def _join(plan: Layout, parts: list[dict], smoothing: Array, bounded: bool = Tru
         smoothing,
         structure,
     )
-    # Without the barrier XLA computes the rows again inside everything that reads them.
+    # Stored: otherwise XLA computes the rows again inside everything that reads them.
     return materialize(problem)
 
 

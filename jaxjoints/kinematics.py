@@ -91,7 +91,7 @@ def joint_places(mechanism: Mechanism, state: State) -> tuple[JointPlaces, ...]:
     one = jnp.zeros_like(quaternion[:, :1]).at[0].set(1.0)
     quaternion = jnp.concatenate([quaternion, one], axis=1)
     places = tuple(_places(group, position, quaternion, state) for group in mechanism.system.groups)
-    # Without the barrier XLA computes the places again inside everything that reads them.
+    # Stored: otherwise XLA computes the places again inside everything that reads them.
     return materialize(places)
 
 

@@ -144,10 +144,6 @@ def start_state(
     return state
 
 
-# As a method, `system.state(q={"elbow": 0.3})`; attached here, since `system` is a lower floor.
-System.state = start_state
-
-
 @dataclass(frozen=True)
 class _Ends:
     child: int

@@ -20,7 +20,7 @@ from .rows import Softness
 from .spatial import Pose, quat_from_matrix, quat_normalize
 
 ATTACHMENTS = {"C": (0.0, 0.0), "own": (0.0, 1.0), "midpoint": (0.5, 0.5)}
-PASSIVE = ("stiffness", "damping", "friction", "armature")
+PASSIVE = ("stiffness", "damping", "friction")
 
 
 def check_time_step(dt: Any) -> None:

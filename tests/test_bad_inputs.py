@@ -9,8 +9,9 @@ import pytest
 
 from jaxjoints.builder import SystemBuilder, check_time_step
 from jaxjoints.couplings.coupling import Coupling
+from jaxjoints.couplings.gimbal import Gimbal
 from jaxjoints.couplings.linear import Helical, Slider
-from jaxjoints.couplings.rigid import Fixed
+from jaxjoints.couplings.rigid import Fixed, Free
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
 from jaxjoints.laws import Damping, DryFriction, Limits, Lock, SpringDamper
 from jaxjoints.pytree import struct
@@ -243,6 +244,13 @@ def test_row_23_limits_beyond_a_turn_are_accepted_for_an_angle_that_winds():
     _, state = world.build()
     np.testing.assert_allclose(state.q, [6.5], rtol=1e-6)
     assert notes(hinge_on_arm(Slider(), laws=[Limits(-7.0, 7.0)])) == ()
+
+
+@pytest.mark.parametrize(("coupling", "coordinate"), [(Ball(), 1), (Free(), 3)])
+def test_row_23_limits_beyond_a_turn_are_refused_for_an_angle_that_ends(coupling, coordinate):
+    with refused("'elbow'", "-7 to 7", f"coordinate {coordinate}", "whole turn", "Gimbal"):
+        hinge_on_arm(coupling, laws=[Limits(-7.0, 7.0, coordinate=coordinate)])
+    assert notes(hinge_on_arm(Gimbal(), laws=[Limits(-7.0, 7.0, coordinate=1)]))
 
 
 @pytest.mark.parametrize(("field", "value"), [("erp", 1.5), ("erp", -0.1), ("cfm", -1.0)])

@@ -91,19 +91,19 @@ class Coupling:
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """Coordinates of T = T_CD projected on the surface, continued from q (zero by default)."""
-        return self.rows(T, self.zero(T) if q is None else q, _time(T, t)).q
+        return _rows(self, T, self.zero(T) if q is None else q, _time(T, t)).q
 
     def wrenches(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """Wrench rows W = [G; N] at T = T_CD, shape (6, 6)."""
-        return self.rows(T, self._near(T, q, t), _time(T, t)).W
+        return _rows(self, T, self._near(T, q, t), _time(T, t)).W
 
     def distances(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """Errors φ of the bilateral rows at T = T_CD, shape (6 - k,)."""
-        return self.rows(T, self._near(T, q, t), _time(T, t)).error
+        return _rows(self, T, self._near(T, q, t), _time(T, t)).error
 
     def motion_subspace(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """S at T = T_CD: twists per unit speed of each coordinate, shape (6, k)."""
-        return inverse(self.wrenches(T, q, t))[:, 6 - self.dof :]
+        return _inverse(self.wrenches(T, q, t))[:, 6 - self.dof :]
 
     def wrench_rates(self, T: Pose, v: Array, q: Array | None = None, t: Any = 0.0) -> Array:
         """Ẇ while T = T_CD moves at the twist v (6,), shape (6, 6): Ġ v and N's share of q̈."""
@@ -308,8 +308,14 @@ class Residual(Coupling):
         return reference, orthonormal_complement(metric(transpose(G), 1 / self.length), self.length)
 
 
+@jax.jit
+def _rows(coupling: Coupling, T: Pose, q: Array, t: Array) -> CouplingRows:
+    """The coupling's rows, compiled for the same reason as `_projected`."""
+    return coupling.rows(T, q, t)
+
+
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _projected(iterations: int, chart: Chart, T: Pose, q: Array) -> Array:
+def _projection(iterations: int, chart: Chart, T: Pose, q: Array) -> Array:
     """Zero of `chart._pull` near q: Gauss–Newton steps, then two with the slope they end at."""
 
     def improve(_, q):
@@ -322,8 +328,8 @@ def _projected(iterations: int, chart: Chart, T: Pose, q: Array) -> Array:
     return jax.lax.fori_loop(0, 2, lambda _, q: q + multiply(step, chart._pull(q, T)), q)
 
 
-@_projected.defjvp
-def _projected_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
+@_projection.defjvp
+def _projection_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
     """Derivative of the implicit function; q, where the search began, has no part in it."""
     chart, T, start = primals
     q = _projected(iterations, chart, T, start)
@@ -333,7 +339,7 @@ def _projected_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Array,
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _on_surface(iterations: int, coupling: Residual, T: Pose, q: Array, t: Array) -> Pose:
+def _meeting(iterations: int, coupling: Residual, T: Pose, q: Array, t: Array) -> Pose:
     """The pose near T where φ = 0 and the coordinates are q, by Newton's method."""
 
     def improve(_, T):
@@ -344,8 +350,8 @@ def _on_surface(iterations: int, coupling: Residual, T: Pose, q: Array, t: Array
     return jax.lax.fori_loop(0, iterations, improve, T)
 
 
-@_on_surface.defjvp
-def _on_surface_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Pose, Pose]:
+@_meeting.defjvp
+def _meeting_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Pose, Pose]:
     """Derivative of the implicit function; T, where the search began, has no part in it."""
     coupling, start, q, t = primals
     T = _on_surface(iterations, coupling, start, q, t)
@@ -356,6 +362,12 @@ def _on_surface_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Pose,
 
     moved = jax.jvp(errors, (coupling, q, t), (tangents[0], *tangents[2:]))[1]
     return T, tangent_of(T, -multiply(inverse(coupling.wrenches(T, q, t)), moved))
+
+
+# Compiled: outside of `jit` their small operations would take seconds, one by one.
+_projected = jax.jit(_projection, static_argnums=0)
+_on_surface = jax.jit(_meeting, static_argnums=0)
+_inverse = jax.jit(inverse)
 
 
 def _gradient(function: Callable[[Pose], Array], T: Pose) -> Array:

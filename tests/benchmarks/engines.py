@@ -77,13 +77,13 @@ class JaxJoints:
             "note": f"{self.note}, gap {gap:.0e} m, residual {residual:.0e}{failed}",
         }
 
-    def gradient(self, batch: int, checkpoint: int | None) -> dict:
-        """Compile a loss of the chain without limits and its value_and_grad."""
+    def gradient(self, limits: bool, batch: int, checkpoint: int | None) -> dict:
+        """Compile a loss of the chain and its value_and_grad."""
         import jax.numpy as jnp
 
         import jaxjoints as jj
 
-        self.build(False, batch)
+        self.build(limits, batch)
 
         def loss(start):
             final = self.roll(self.system, start, checkpoint)
@@ -141,10 +141,10 @@ class Mjx(JaxJoints):
     def outcome(self) -> dict:
         return {"q": np.asarray(self.run()[0])[0, :3].tolist()}
 
-    def gradient(self, batch: int, checkpoint: int | None) -> dict:
+    def gradient(self, limits: bool, batch: int, checkpoint: int | None) -> dict:
         import jax.numpy as jnp
 
-        self.build(False, batch)
+        self.build(limits, batch)
         return self._both(lambda q, v: jnp.sum(self.roll(q, v)[0] ** 2), *self.start)
 
 
@@ -220,7 +220,7 @@ def answer(engine, request: dict) -> dict:
             facts = engine.build(request["limits"], request["batch"])
             return facts | engine.outcome()
         case "gradient":
-            return engine.gradient(request["batch"], request["checkpoint"])
+            return engine.gradient(request["limits"], request["batch"], request["checkpoint"])
         case "time":
             return {"seconds": [_seconds(engine.once)]}
         case "time gradient":

@@ -156,16 +156,18 @@ def forward_table(engines: list[Engine], limits: bool, batch: int, count: int) -
                 assert apart < AGREE, f"{engine.name} and {other.name} differ by {apart:g} rad"
 
 
-def gradient_table(engines: list[Engine], count: int) -> None:
+def gradient_table(engines: list[Engine], limits: bool, count: int) -> None:
     """Cost of value_and_grad with respect to the initial state, over the forward time."""
-    print(f"\ngradient of {chain.STEPS} steps, no limits, batch {GRADIENT_BATCH}")
+    case = "limits" if limits else "no limits"
+    print(f"\ngradient of {chain.STEPS} steps, {case}, batch {GRADIENT_BATCH}")
     print(
         f"  {'':28s} {'ratio':>6s} {'CPU':>6s} {'spread':>6s} {'forward':>10s} "
         f"{'compile (CPU)':>15s} {'memory':>9s}"
     )
     for checkpoint in (None, CHECKPOINT):
         able = [e for e in engines if e.name == "jaxjoints" or (e.name == "mjx" and not checkpoint)]
-        facts = started(able, "gradient", batch=GRADIENT_BATCH, checkpoint=checkpoint)
+        request = {"limits": limits, "batch": GRADIENT_BATCH, "checkpoint": checkpoint}
+        facts = started(able, "gradient", **request)
         times = rounds(facts, "time gradient", count)
         for engine, fact in facts.items():
             wall, cpu = (
@@ -202,7 +204,8 @@ def main() -> None:
                 forward_table(engines, case == "limits", batch, count)
         if "gradient" in cases:
             able = [e for e in engines if e.name == "jaxjoints" or given.mjx_gradient]
-            gradient_table(able, count)
+            for limits in (False, True):
+                gradient_table(able, limits, count)
     finally:
         for engine in engines:
             engine.close()

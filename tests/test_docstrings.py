@@ -1,0 +1,29 @@
+"""The examples in docstrings run and print what they say."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import jaxjoints
+
+MODULES = sorted(m.name for m in pkgutil.walk_packages(jaxjoints.__path__, "jaxjoints."))
+FINDER = doctest.DocTestFinder(exclude_empty=True)
+
+
+def examples(name):
+    """Docstrings of a module that have examples."""
+    module = importlib.import_module(name)
+    return [case for case in FINDER.find(module) if case.examples]
+
+
+CASES = [pytest.param(case, id=case.name) for name in MODULES for case in examples(name)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_examples_print_what_they_say(case):
+    report = []
+    failed, tried = doctest.DocTestRunner().run(case, out=report.append)
+    assert failed == 0, "".join(report)
+    assert tried or all(e.options.get(doctest.SKIP) for e in case.examples)
