@@ -4,6 +4,7 @@ Known: geometry, gravity, forces from outside, the time step. Measured: poses on
 at the start as the difference of two. Each recording is searched from random starts as one batch by
 gradient descent, with simulations that follow the recording, then run free. Under gravity alone,
 poses tell ratios such as stiffness over mass; a known force, or known softness, tells masses too.
+No recording has friction in its joints; all damping is in the stops.
 """
 
 import argparse
