@@ -129,9 +129,10 @@ def test_free_chain_conserves_momentum():
     assert np.abs(change).max() <= CONSERVED
 
 
-def test_implicit_gyroscopic_term_conserves_angular_momentum_to_first_order():
+@pytest.mark.parametrize("gyroscopic", ["implicit", "explicit"])
+def test_gyroscopic_terms_of_ode_conserve_angular_momentum_to_first_order(gyroscopic):
     system, state = mechanisms.floating_chain()
-    scheme = SemiImplicitEuler(gyroscopic="implicit")
+    scheme = SemiImplicitEuler(gyroscopic=gyroscopic)
     drifts = []
     for steps in (50, 100, 200):
         final = at_time(system, state, 0.1 / steps, steps, scheme)
