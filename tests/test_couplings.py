@@ -23,24 +23,17 @@ from jaxjoints.couplings.rotary import Hinge, Universal
 from jaxjoints.couplings.winding import unwind
 from jaxjoints.pytree import map_trailing, struct
 from jaxjoints.spatial import Pose, error_twist, retract, tangent_of
+from mechanisms import compiled
 
 # Configurations of one compiled call.
 COUNT = 21
 EXACT = 1e-11  # float64, some hundred roundings of numbers up to 20
 DIFFERENCED = 1e-7  # central differences of step 1e-5
 TIME = 0.3
-# Speed of compilation matters here, not that of the code.
-QUICK = {"xla_backend_optimization_level": 0}
-if jax.__version_info__ < (0, 11):  # later versions have no other emitters
-    QUICK["xla_cpu_use_fusion_emitters"] = False
 
 HAND_WRITTEN = [name for name, entry in CATALOG.items() if entry.coupling.elementwise]
 couplings = pytest.mark.parametrize("name", CATALOG)
 hand_written = pytest.mark.parametrize("name", HAND_WRITTEN)
-
-
-def compiled(function, **options):
-    return jax.jit(function, compiler_options=QUICK, **options)
 
 
 def each(function):

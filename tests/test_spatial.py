@@ -10,6 +10,7 @@ import pytest
 
 from jaxjoints import spatial
 from jaxjoints.spatial import Pose
+from mechanisms import compiled
 
 BATCH_SHAPES = [(), (5,), (3, 4)]
 DTYPES = [jnp.float32, jnp.float64]
@@ -21,11 +22,6 @@ AXES = np.array(
 ).T
 AXES = AXES / np.linalg.norm(AXES, axis=0)
 
-# Compiling is nearly all the time these tests take, so it is done without effort.
-compiled = partial(
-    jax.jit,
-    compiler_options={"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False},
-)
 rotation_matrix = compiled(spatial.so3_exp)
 dtypes = pytest.mark.parametrize("dtype", DTYPES)
 # Which dtype meets which shape is covered in full where dtypes and shapes are the subject.
