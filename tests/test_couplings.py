@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from couplings_catalog import CATALOG, EZ, Screw
+from couplings_catalog import CATALOG, EZ, TILTED, Screw
 from jaxjoints.blocks import inverse
 from jaxjoints.couplings.complement import metric, orthonormal_complement
 from jaxjoints.couplings.coupling import (
@@ -22,7 +22,7 @@ from jaxjoints.couplings.linear import Cylindrical, Helical, Slider
 from jaxjoints.couplings.rotary import Hinge, Universal
 from jaxjoints.couplings.winding import unwind
 from jaxjoints.pytree import map_trailing, struct
-from jaxjoints.spatial import Pose, error_twist, retract, tangent_of
+from jaxjoints.spatial import Pose, basis, error_twist, retract, tangent_of, unit
 from mechanisms import compiled
 
 # Configurations of one compiled call.
@@ -511,9 +511,35 @@ def test_hand_written_rows_span_the_derived_ones(name):
     assert_close(N @ projectors[0], N, EXACT)
 
 
-@hand_written
-def test_hand_written_rows_are_the_derived_ones_for_their_complement(name):
-    case, W = Case(name), on_surface(name)[0].W
+def forces(*axes):
+    """Unit translations along axes, as columns (6, n)."""
+    axes = np.array(axes).T
+    return np.concatenate([axes, np.zeros_like(axes)])
+
+
+def moments(*axes):
+    """Unit rotations about axes, as columns (6, n)."""
+    return np.roll(forces(*axes), 3, axis=0)
+
+
+NORMAL, TILTED_NORMAL = (np.array(basis(unit(axis))) for axis in (EZ, TILTED))
+# The twists that each joint resists, in C, constant as it moves: one for each bilateral row.
+RESISTED = {
+    "hinge": [forces(*np.eye(3)), moments(*NORMAL)],
+    "tilted hinge": [forces(*np.eye(3)), moments(*TILTED_NORMAL)],
+    "slider": [forces(*TILTED_NORMAL), moments(*np.eye(3))],
+    "cylindrical": [forces(*TILTED_NORMAL), moments(*TILTED_NORMAL)],
+    "ball": [forces(*np.eye(3))],
+    "translation": [moments(*np.eye(3))],
+    "fixed": [np.eye(6)],
+    "free": [np.zeros((6, 0))],
+    "free by Rodrigues parameters": [np.zeros((6, 0))],
+}
+
+
+@pytest.mark.parametrize("name", RESISTED)
+def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name):
+    case = Case(name)
 
     @struct
     class Declared(Chart):
@@ -524,9 +550,10 @@ def test_hand_written_rows_are_the_derived_ones_for_their_complement(name):
             return self.of.pose(q)
 
         def complement(self, q):
-            return inverse(self.of.wrenches(self.pose(q), q))[:, : 6 - self.dof]
+            return jnp.asarray(np.concatenate(RESISTED[name], axis=1))
 
-    assert_close(rows_at(Declared(case.coupling), case.q), W + 0 * W, EXACT)
+    W = on_surface(name)[0].W
+    assert_close(rows_at(Declared(case.coupling), case.q), W, EXACT)
 
 
 # Precision, batches, parameters
