@@ -9,13 +9,15 @@ import jaxjoints as jj
 from jaxjoints.constraints import row_problem, start_impulses
 from jaxjoints.kinematics import body_twists, joint_places, prepare
 from jaxjoints.layout import layout
-from jaxjoints.solve.newton import row_speeds, solve_rows
+from jaxjoints.solve.newton import REGULARIZATION, SOLVED, row_speeds, solve_rows
+from mechanisms import compiled, single
 
 ENVIRONMENTS = 64
 DT = 1e-3
 COLD = 15
 # Rounding of float64 in speeds of some m/s through effective masses of ratio 1e4.
 ROUNDING = 1e-9
+NOTHING = 1e-6  # N m s, impulse of a stop that does not push
 
 
 def chain(links, laws):
@@ -45,7 +47,7 @@ def violent(system, state, seed=0):
     return system.state(q=q, qd=qd)
 
 
-@jax.jit
+@compiled
 def problem_of(system, state, smoothing):
     """The rows of one step from a state."""
     mechanism = prepare(system, 1, layout(system).orders)
@@ -54,7 +56,7 @@ def problem_of(system, state, smoothing):
     return row_problem(mechanism, joint_places(mechanism, state), twist, jnp.asarray(DT), smoothing)
 
 
-solve = jax.jit(solve_rows, static_argnames="iterations")
+solve = compiled(solve_rows, static_argnames="iterations")
 
 
 def speeds_of(problem, solution):
@@ -90,7 +92,7 @@ def test_stops_are_complementary_from_a_cold_start(limited):
     assert np.max(solution.residual) < ROUNDING
     assert np.min(impulse) > -ROUNDING and np.min(w) > -ROUNDING
     assert np.max(np.minimum(impulse, w)) < ROUNDING
-    assert np.mean(impulse > 1e-6) > 0.2, "the states should drive many joints into their stops"
+    assert np.mean(impulse > NOTHING) > 0.2, "the states should drive many joints into their stops"
     hard = problem.structure.hard
     # Hard rows are regularized: soft by a share of 1e-12 of their diagonal.
     soft = 1e-12 * sum(
@@ -179,3 +181,80 @@ def test_start_impulses_are_what_the_state_keeps(limited):
     assert impulse.shape == (6, 3, ENVIRONMENTS) and stops.shape == (3, ENVIRONMENTS)
     assert np.max(info.residual) < ROUNDING
     assert np.min(stops) > -ROUNDING
+
+
+# Single precision
+
+
+def responses(problem, solution):
+    """How much a unit error of speed in the rows that hold at a solution can change the speeds of
+    rows, and the impulses times the diagonal of A; the largest for each environment, and that
+    diagonal, shape (rows, nodes, environments).
+    """
+    structure = problem.structure
+    ends = (
+        (problem.H_child, problem.Y_child, structure.child),
+        (problem.H_parent, problem.Y_parent, structure.parent),
+    )
+    shape = (6, structure.bodies + 1, structure.rows, len(structure.child), ENVIRONMENTS)
+    H, Y = np.zeros(shape), np.zeros(shape)
+    for H_end, Y_end, bodies in ends:
+        for node, body in enumerate(bodies):
+            H[:, body, :, node] += H_end[:, :, node]
+            Y[:, body, :, node] += Y_end[:, :, node]
+    count = structure.rows * len(structure.child)
+    H, Y = (np.moveaxis(x.reshape(-1, count, ENVIRONMENTS), -1, 0) for x in (H, Y))
+    A = np.swapaxes(H, 1, 2) @ Y
+    held = np.ones((ENVIRONMENTS, structure.rows, len(structure.child)), bool)
+    held[:, structure.row, structure.node] = np.asarray(solution.bounded[0]).T > NOTHING
+    held = held.reshape(ENVIRONMENTS, count)
+    both = held[:, :, None] & held[:, None]
+    inverse = np.where(both, np.linalg.inv(np.where(both, A, np.eye(count))), 0.0)
+    diagonal = np.diagonal(A, axis1=1, axis2=2)
+    gains = A @ inverse, diagonal[..., None] * inverse
+    most = (np.abs(gain).sum(axis=2).max(axis=1) for gain in gains)
+    return *most, diagonal.T.reshape(solution.impulse.shape)
+
+
+def test_single_precision_comes_as_close_as_its_rows_allow(limited):
+    problem = problem_of(*limited, jnp.zeros(()))
+    exact = solve(problem, None, iterations=COLD)
+    found = solve(single(problem), None, iterations=COLD)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(found))
+    exact, found = jax.tree.map(lambda x: np.asarray(x, float), (exact, found))
+    # What a row may be wrong by: where the iteration ends, and the softness of hard rows.
+    wrong = (SOLVED[4] + REGULARIZATION[4]) * exact.size
+    assert np.all(found.residual <= wrong)
+    speed_gain, impulse_gain, diagonal = responses(problem, exact)
+    speeds = (speeds_of(problem, jax.tree.map(jnp.asarray, x))[0] for x in (found, exact))
+    change = np.subtract(*speeds)
+    assert np.all(np.abs(change) <= speed_gain * wrong)
+    change = diagonal * (found.impulse - exact.impulse)
+    assert np.all(np.abs(change) <= impulse_gain * wrong)
+    rows = problem.structure.row, problem.structure.node
+    change = diagonal[rows] * (found.bounded[0] - exact.bounded[0])
+    assert np.all(np.abs(change) <= impulse_gain * wrong)
+
+
+def test_what_an_environment_gets_does_not_depend_on_its_neighbours(limited):
+    """Those solved early, in single precision, wait for the others as they are."""
+    problem = single(problem_of(*limited, jnp.zeros(())))
+    together = solve(problem, None, iterations=COLD)
+    first = solve(problem, None, iterations=1)
+    early = np.mean(first.residual <= SOLVED[4] * first.size)
+    assert 0 < early < 1, "some should be solved early and some not"
+
+    def repeated(i):
+        """Environment i in place of all: the same program, but no neighbour unlike it."""
+
+        def repeat(x):
+            one = x.ndim > 1 and x.shape[-1] == ENVIRONMENTS
+            return jnp.broadcast_to(x[..., i : i + 1], x.shape) if one else x
+
+        return jax.tree.map(repeat, problem)
+
+    for i in range(ENVIRONMENTS):
+        alone = solve(repeated(i), None, iterations=COLD)
+        jax.tree.map(
+            lambda x, y, i=i: np.testing.assert_array_equal(x[..., i], y[..., i]), together, alone
+        )
