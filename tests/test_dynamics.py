@@ -652,6 +652,36 @@ def environments():
     return batched, state, Control(effort=effort, wrench=wrench)
 
 
+@cache
+def unlike_throughout():
+    """The same environments with unlike numbers in every leaf of the system."""
+    system, _ = mechanisms.mixed()
+    _, state, control = environments()
+    rng = np.random.default_rng(1)
+    # Places and directions change little, as the joints are no longer closed at the start.
+    sizes = {".com": 2e-3, ".p": 2e-3, ".q": 5e-3, ".axis": 0.01, ".gravity": 0.1}
+    sizes |= {".axis_C": 0.01, ".axis_D": 0.01}
+
+    def vary(path, leaf):
+        path, leaf = jax.tree_util.keystr(path), np.asarray(leaf)
+        random = rng.uniform(-1, 1, (2, *leaf.shape, COUNT))
+        if path.endswith(".inertia"):
+            random = random + np.swapaxes(random, 1, 2)
+            random[1] *= 0.01 * np.trace(leaf)[:, None]  # turns the principal axes
+            return jnp.asarray(leaf[..., None] * (1 + 0.01 * random[0]) + random[1])
+        size = next((x for end, x in sizes.items() if path.endswith(end)), 1e-6)
+        varied = leaf[..., None] * (1 + 0.01 * random[0]) + size * np.abs(random[1])
+        if path.endswith(".q"):
+            varied = varied / np.linalg.norm(varied, axis=0)
+        return jnp.asarray(varied)
+
+    return jax.tree_util.tree_map_with_path(vary, system), state, control
+
+
+GIVEN = {"some leaves": environments, "all leaves": unlike_throughout}
+all_given = pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+
+
 def batch_axes(system, state, control):
     """-1 for each leaf that carries the batch, None for shared ones."""
     system_axes = [
@@ -662,8 +692,8 @@ def batch_axes(system, state, control):
 
 
 @cache
-def trailing():
-    return simulated(*environments())
+def trailing(given=environments):
+    return simulated(*given())
 
 
 def assert_same(actual, expected):
@@ -677,9 +707,9 @@ def assert_same(actual, expected):
 
 
 @cache
-def environment(i):
+def environment(i, given=environments):
     """What one of the environments is given, and what it does alone."""
-    given = environments()
+    given = given()
     leaves, structure = jax.tree.flatten(given)
     axes = batch_axes(*given)
     one = [x if axis is None else x[..., i] for x, axis in zip(leaves, axes, strict=True)]
@@ -688,25 +718,35 @@ def environment(i):
 
 
 @pytest.mark.slow
-def test_trailing_batch_equals_loop():
+@all_given
+def test_trailing_batch_equals_loop(given):
     for i in range(COUNT):
-        _, alone = environment(i)
-        assert_same(jax.tree.map(lambda x, i=i: x[..., i], trailing()), alone)
-    _, info = trailing()
+        _, alone = environment(i, given)
+        assert_same(jax.tree.map(lambda x, i=i: x[..., i], trailing(given)), alone)
+    _, info = trailing(given)
     assert info.ok.all()
     assert np.abs(info.law_force[:, :2]).max() > 1.0
 
 
 @pytest.mark.slow
-def test_vmap_equals_trailing_batch():
-    given = environments()
+@all_given
+def test_vmap_equals_trailing_batch(given):
+    expected, given = trailing(given), given()
     leaves, structure = jax.tree.flatten(given)
     mapped = jax.vmap(
         lambda *leaves: simulate(*jax.tree.unflatten(structure, leaves)),
         in_axes=batch_axes(*given),
         out_axes=-1,
     )
-    assert_same(compiled(mapped)(*leaves), trailing())
+    assert_same(compiled(mapped)(*leaves), expected)
+
+
+def test_every_leaf_of_the_system_carries_a_batch_of_unlike_numbers():
+    system, _, _ = unlike_throughout()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(system):
+        finite = np.isfinite(leaf).all(axis=-1)
+        assert (np.ptp(np.asarray(leaf)[finite], axis=-1) > 0).all(), jax.tree_util.keystr(path)
+    assert set(batch_axes(*unlike_throughout())[: len(jax.tree.leaves(system))]) == {-1}
 
 
 @pytest.mark.slow
