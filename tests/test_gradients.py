@@ -16,6 +16,7 @@ from jaxjoints import (
     SemiImplicitEuler,
     SpringDamper,
     replace,
+    rollout,
     step,
 )
 from jaxjoints.constraints import start_impulses
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*starts at .* outside its:UserW
 
 ONE_STEP, MANY_STEPS = 1e-7, 1e-5  # relative, what finite differences leave in float64
 REVERSED = 1e-10  # relative, roundings of 100 steps forwards against backwards
+EXACT = 1e-12  # relative, roundings of the same steps in another order
 DT, STEPS = 5e-3, 100
 # A number of a family changes by this much times its size here (or 1) for finite differences.
 CHANGE = 2e-4
@@ -117,22 +119,28 @@ def families(name):
     return has, jax.tree.map(lambda *x: jnp.stack(x), *(found[f] for f in has))
 
 
+def changed(name, amounts):
+    """System, state and control with families changed by amounts."""
+    _, directions = families(name)
+    return jax.tree.map(lambda x, d: x + jnp.tensordot(amounts, d, 1), built(name), directions)
+
+
+def number_of(state):
+    """A number made of all that moves."""
+    rng = np.random.default_rng(2)
+    moving = (state.position, state.quaternion, state.velocity, state.omega)
+    return sum(jnp.sum(rng.normal(size=x.shape) * x) for x in moving)
+
+
 def outcome(name, amounts):
     """Numbers made of the states after one step and after all, when families change by amounts;
     and in which steps which stops pushed and what dry friction did.
     """
-    _, directions = families(name)
-    system, state, control = jax.tree.map(
-        lambda x, d: x + jnp.tensordot(amounts, d, 1), built(name), directions
-    )
-    rng = np.random.default_rng(2)
-    fields = ("position", "quaternion", "velocity", "omega")
-    weights = {field: rng.normal(size=getattr(state, field).shape) for field in fields}
+    system, state, control = changed(name, amounts)
 
     def one(state, _):
         new, info = step(system, state, control, dt=DT)
-        number = sum(jnp.sum(w * getattr(new, field)) for field, w in weights.items())
-        return new, (number, at_bounds(system, new), info.ok)
+        return new, (number_of(new), at_bounds(system, new), info.ok)
 
     _, (numbers, history, ok) = jax.lax.scan(one, state, None, length=STEPS)
     return numbers[np.array([0, -1])], (history, ok)
@@ -205,6 +213,20 @@ def test_reverse_equals_forward(name):
     # Some directions differ from their neighbours' by forces that cancel in the result.
     largest = np.abs(forward).max()
     np.testing.assert_allclose(backward, forward, rtol=REVERSED, atol=REVERSED * largest)
+
+
+def test_gradient_of_a_rollout_is_that_of_its_steps():
+    """Though the steps are computed again in reverse."""
+    name = "spring_chain"
+
+    def final(amounts):
+        system, state, control = changed(name, amounts)
+        controls = jax.tree.map(lambda x: jnp.broadcast_to(x, (STEPS, *x.shape)), control)
+        return number_of(rollout(system, state, controls, dt=DT)[0])
+
+    actual = compiled(jax.grad(final))(jnp.zeros(len(families(name)[0])))
+    expected = derivatives(name)[1][1]
+    np.testing.assert_allclose(actual, expected, rtol=EXACT)
 
 
 def test_gradients_agree_with_jax_check():
