@@ -39,6 +39,10 @@ class DoubleBall(Residual):
     length: Array
     dof: ClassVar[int] = 5
 
+    def reference(self) -> Pose:
+        """Upright, the rod along z."""
+        return Pose.along_z(self.length)
+
     def pose(self, q: Array, t: Any = 0.0) -> Pose:
         """C at the end of the rod, both turned as the coordinates say."""
         turn = quat_from_rotation_vector(jnp.stack([q[0], q[1], jnp.zeros_like(q[0])]))
