@@ -93,10 +93,11 @@ def rollout(
     dt: time step [s]; steps: how many (may be left out if `controls` are arrays)
     substeps: steps per control interval, the control held in between
     record_every: steps per record; it divides `substeps` or is a multiple of it
-    record: what to keep of (state, info), the state by default; time comes first in the result
+    record: what to keep of (state, info), the state by default; `lambda state, info: (state, info)`
+        keeps both, of the last step before each record. Time comes first in the result
     checkpoint: for reverse differentiation, None keeps the state at every step, from which the step
-        is computed again; an integer n keeps that of every n-th step only and computes the steps
-        between once more, for bounded memory
+        is computed again; an integer n keeps that of every n-th step only, or of as many as divide
+        the records evenly, and computes the steps between once more, for bounded memory
     tile: environments that run through all steps together. By default, on a CPU, as many as stay
         in a core's cache and divide the batch, dealt out to all cores after `use_all_cores`;
         elsewhere all of them. Results do not depend on it

@@ -208,6 +208,23 @@ def test_checkpoints_change_neither_value_nor_gradient(checkpoint):
     assert_same(learned(checkpoint), learned(None), 1e-11)
 
 
+def test_checkpoints_bound_the_memory_of_a_gradient():
+    """Of 4000 steps, ten states and the 400 steps between two of them are kept at a time."""
+    system, state = damped()
+
+    def memory(steps, checkpoint):
+        def reached(state):
+            final, _ = rollout(
+                system, state, dt=DT, steps=steps, record_every=steps // 10, checkpoint=checkpoint
+            )
+            return jnp.sum(final.position**2)
+
+        return compiled(jax.grad(reached)).lower(state).compile().memory_analysis()
+
+    plain, kept = memory(4000, None), memory(4000, 400)
+    assert kept.temp_size_in_bytes < plain.temp_size_in_bytes / 4
+
+
 def test_transformations_compose():
     system, state = damped()
     speeds = jnp.array([0.5, 1.0, 2.0])
