@@ -352,8 +352,9 @@ def _winding_notes(owner: str, joint: _Joint) -> list[str]:
         there = joint.coupling.pose(q.at[law.coordinate].set(2 * jnp.pi))
         same = np.allclose(here.R, there.R, atol=1e-5) and np.allclose(here.p, there.p, atol=1e-5)
         if same:
-            first, last = np.ceil(lower / (2 * np.pi)), np.floor(upper / (2 * np.pi))
-            turns = [k for k in np.arange(first, last + 1) if k and np.isfinite(k)]
+            # The outermost whole turns within reach: an angle that ends does so at all of them.
+            ends = {np.ceil(lower / (2 * np.pi)), np.floor(upper / (2 * np.pi))}
+            turns = [float(k) for k in ends if k and np.isfinite(k)]
             if any(
                 directions(q.at[law.coordinate].set(2 * np.pi * k)) < directions(q) for k in turns
             ):

@@ -244,6 +244,7 @@ def test_row_23_limits_beyond_a_turn_are_accepted_for_an_angle_that_winds():
     _, state = world.build()
     np.testing.assert_allclose(state.q, [6.5], rtol=1e-6)
     assert notes(hinge_on_arm(Slider(), laws=[Limits(-7.0, 7.0)])) == ()
+    assert any("turn" in note for note in notes(hinge_on_arm(laws=[Limits(-1e6, 1e6)])))
 
 
 @pytest.mark.parametrize(("coupling", "coordinate"), [(Ball(), 1), (Free(), 3)])

@@ -61,8 +61,9 @@ class PrismaticRotoide(Chart):
 
     Source: ODE prismatic-rotoide (body 1, which carries the slide, is D; body 2 is C). ODE's rows
     take the axes to be at right angles and block the slide where they are not; here any angle
-    does. ODE's joint of the world with a body (in this order) is wrong in the sign of its error
-    and is not followed.
+    does. ODE's joint of the world with a body (in this order) is wrong in the sign of its error,
+    and between two bodies its moment on body 2 is not the reaction to that on body 1; neither is
+    followed.
     """
 
     axis_D: Array = X
