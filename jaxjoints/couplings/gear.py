@@ -114,7 +114,8 @@ class BevelGear(_Gear):
         lies to the side to which the other axis points.
 
     Source: ODE transmission, intersecting axes, with anchors at the centres of the wheels. ODE
-    needs both wheels on one carrier that does not move.
+    needs both wheels on one carrier that does not move, and feeds the slip back with the wrong
+    sign, so that it grows by 1 + erp each step; here it shrinks.
     """
 
     radius_C: Array
