@@ -12,7 +12,9 @@ import numpy as np
 import jaxjoints as jj
 
 # How the recording engine steps. Some cases turn exactly; slow as they are, that is the same.
-ODE = jj.SemiImplicitEuler(gyroscopic="implicit", rotation="linearized", iterations=3)
+ODE = jj.SemiImplicitEuler(
+    gyroscopic="implicit", rotation="linearized", solver=jj.Newton(iterations=3)
+)
 # Standard deviations of measured poses that the results are stated for [m, rad].
 NOISE = (1e-4, 1e-4)
 

@@ -35,6 +35,7 @@ from .parallel import use_all_cores
 from .pytree import map_trailing, replace, static, struct
 from .rows import Softness, softness_spring, spring_softness
 from .simulate import project, rollout, step
+from .solve.newton import Newton
 from .spatial import Pose
 from .system import WORLD, Control, Info, State, System, replicate
 
@@ -111,6 +112,7 @@ __all__ = [
     "project",
     "replicate",
     "SemiImplicitEuler",
+    "Newton",
     "use_all_cores",
     # reading
     "coordinates",

@@ -14,7 +14,7 @@ from .layout import GroupRows, Layout, layout
 from .pytree import map_trailing
 from .rows import Bound, Hard, Linear
 from .solve.bounds import BoundedRows
-from .solve.newton import RowProblem, RowSolution
+from .solve.problem import RowProblem, RowSolution
 from .spatial import cross, dot, matmul
 from .system import JointGroup
 
@@ -27,7 +27,6 @@ def row_problem(
     places: tuple[JointPlaces, ...],
     velocity: Array,
     dt: Array,
-    smoothing: Array,
 ) -> RowProblem:
     """Rows of all joints and laws for one step of dt [s].
 
@@ -40,7 +39,7 @@ def row_problem(
         for group, rows, place in zip(system.groups, plan.groups, places, strict=True)
         if rows.rows
     ]
-    return _join(plan, parts, smoothing)
+    return _join(plan, parts)
 
 
 def projection_problem(mechanism: Mechanism, places: tuple[JointPlaces, ...]) -> RowProblem:
@@ -78,10 +77,10 @@ def projection_problem(mechanism: Mechanism, places: tuple[JointPlaces, ...]) ->
             held = jnp.where(violation != 0, 1e5 / inverse_mass, 0.0)
             part["stiffness"].append(held)
             part["impulse"].append(-held * violation)
-        part["rate"] = _place_rows(rows, rate, part["H_parent"])
-        part["compliance"] = _place_rows(rows, compliance, part["H_parent"])
+        part["rate"] = _place_rows(rows, rate, part["H"][1])
+        part["compliance"] = _place_rows(rows, compliance, part["H"][1])
         parts.append(part)
-    return _join(plan, parts, one * 0.0, bounded=False)
+    return _join(plan, parts, bounded=False)
 
 
 def start_impulses(plan: Layout, flat: Array) -> tuple[Array, tuple[Array, ...]] | None:
@@ -89,7 +88,7 @@ def start_impulses(plan: Layout, flat: Array) -> tuple[Array, tuple[Array, ...]]
     if plan.structure is None or not plan.bounds:
         return None
     batch = flat.shape[1:]
-    rows, nodes = plan.structure.rows, len(plan.structure.child)
+    rows, nodes = plan.structure.rows, plan.structure.nodes
     impulse = flat[: rows * nodes].reshape((rows, nodes, *batch))
     bounded = flat[rows * nodes :].reshape((len(plan.bounds), -1, *batch))
     return impulse, tuple(bounded)
@@ -207,10 +206,8 @@ def _group_problem(
         impulse.append(sum((f.impulse for f in linear), jnp.zeros_like(q)))
         bounds.append([(law.two_sided, force) for law, force in own if law.kind is Bound])
     return {
-        "H_child": H_child,
-        "H_parent": H_parent,
-        "Y_child": over_mass(mechanism, H_child, child),
-        "Y_parent": over_mass(mechanism, H_parent, parent),
+        "H": (H_child, H_parent),
+        "Y": (over_mass(mechanism, H_child, child), over_mass(mechanism, H_parent, parent)),
         "rate": speed + _place_rows(rows, hard_rate, H_parent),
         "compliance": _place_rows(rows, compliance, H_parent),
         "stiffness": stiffness,
@@ -229,20 +226,18 @@ def _place_rows(rows: GroupRows, parts: list[Array], like: Array) -> Array:
 
 def _row_diagonal(part: dict[str, Any], index: int) -> Array:
     """A_ii of one row of a group's nodes, shape (joints, *batch)."""
-    on_child = dot(part["H_child"][:, index], part["Y_child"][:, index])
-    return on_child + dot(part["H_parent"][:, index], part["Y_parent"][:, index])
+    return sum(dot(H[:, index], Y[:, index]) for H, Y in zip(part["H"], part["Y"], strict=True))
 
 
-def _join(plan: Layout, parts: list[dict], smoothing: Array, bounded: bool = True) -> RowProblem:
+def _join(plan: Layout, parts: list[dict], bounded: bool = True) -> RowProblem:
     """One problem of the groups' parts, nodes in elimination order."""
     structure = plan.structure
     like = parts[0]["rate"]
     batch = jnp.broadcast_shapes(*(part["rate"].shape[2:] for part in parts))
 
-    def join(field, height_axis):
+    def join(fields, height_axis):
         arrays = []
-        for part in parts:
-            x = part[field]
+        for x in fields:
             missing = structure.rows - x.shape[height_axis]
             if missing:
                 pad = [(0, 0)] * x.ndim
@@ -278,13 +273,13 @@ def _join(plan: Layout, parts: list[dict], smoothing: Array, bounded: bool = Tru
                     arrays[field].append(jnp.broadcast_to(x, shape).astype(like.dtype))
         slots.append(BoundedRows(**{field: coordinates(x) for field, x in arrays.items()}))
     problem = RowProblem(
-        *(join(field, 1) for field in ("H_child", "H_parent", "Y_child", "Y_parent")),
-        join("rate", 0),
-        join("compliance", 0),
+        tuple(join([part["H"][side] for part in parts], 1) for side in range(2)),
+        tuple(join([part["Y"][side] for part in parts], 1) for side in range(2)),
+        join([part["rate"] for part in parts], 0),
+        join([part["compliance"] for part in parts], 0),
         coordinates([x for part in parts for x in part["stiffness"]]),
         coordinates([x for part in parts for x in part["impulse"]]),
         tuple(slots),
-        smoothing,
         structure,
     )
     # Stored: otherwise XLA computes the rows again inside everything that reads them.

@@ -27,7 +27,8 @@ from .kinematics import (
 )
 from .layout import layout
 from .pytree import replace, static, struct
-from .solve.newton import RowSolution, body_velocities, solve_rows
+from .solve.newton import Newton
+from .solve.problem import RowSolution, Solver, body_velocities
 from .spatial import (
     cross,
     matvec,
@@ -44,23 +45,21 @@ from .system import Control, Info, State
 # Residual above which a solve counts as failed, as a share of the speeds that cancel in it, for the
 # precision of float32, 64.
 TOLERATED = {4: 1e-4, 8: 1e-10}
+NEWTON = Newton()
 
 
 @struct
 class SemiImplicitEuler:
     """Semi-implicit Euler with ERP, ODE's scheme: new velocities, then positions from them.
 
-    smoothing: ν [m/s or rad/s]: bounded laws act as barriers of acceleration ν²/φ, so that
-        gradients feel a limit before it is touched; 0 for sharp bounds
-    iterations: Newton steps for bounded laws (one linear solve where there are none)
+    solver: what finds the impulses; `Newton(smoothing=ν)` lets gradients feel bounds
     projections: Newton steps that move positions back on the joints' surfaces after each step
     gyroscopic: "transport" carries angular momentum along, conserving it to rounding; "implicit" is
         ODE's term, "explicit" the plain one, both of first order; "none" leaves it out
     rotation: "exponential" turns bodies by exp(h ω); "linearized" is ODE's update
     """
 
-    smoothing: Array | float = 0.0
-    iterations: int = static(default=6)
+    solver: Solver = NEWTON
     projections: int = static(default=0)
     gyroscopic: Literal["transport", "implicit", "explicit", "none"] = static(default="transport")
     rotation: Literal["exponential", "linearized"] = static(default="exponential")
@@ -77,10 +76,8 @@ class SemiImplicitEuler:
         solution = None
         twist = free[:, :-1]
         if plan.structure is not None:
-            smoothing = jnp.asarray(self.smoothing, dt.dtype)
-            problem = row_problem(mechanism, places, free, dt, smoothing)
-            start = start_impulses(plan, state.impulse)
-            solution = solve_rows(problem, start, iterations=self.iterations)
+            problem = row_problem(mechanism, places, free, dt)
+            solution = self.solver.solve(problem, start_impulses(plan, state.impulse))
             twist = twist + body_velocities(problem, solution.impulse)
         new = _moved(self, mechanism, state, twist, dt)
         q = gather_coordinates(mechanism, [place.rows.q for place in places], state)
@@ -99,7 +96,7 @@ def projected(mechanism: Mechanism, state: State) -> State:
     """
     places = joint_places(mechanism, state)
     problem = projection_problem(mechanism, places)
-    shift = body_velocities(problem, solve_rows(problem, iterations=1).impulse)
+    shift = body_velocities(problem, NEWTON.solve(problem).impulse)
     q = quat_normalize(state.quaternion)
     return replace(
         state,

@@ -8,7 +8,7 @@ import numpy as np
 
 from .rows import Bound, Hard
 from .solve.graph import elimination_plan
-from .solve.newton import RowStructure
+from .solve.problem import RowStructure
 from .system import System
 
 
@@ -65,7 +65,7 @@ def impulse_size(system: System) -> int:
     plan = layout(system)
     if plan.structure is None or not plan.bounds:
         return 0
-    nodes, coordinates = len(plan.structure.child), len(plan.structure.row)
+    nodes, coordinates = plan.structure.nodes, len(plan.structure.row)
     return plan.structure.rows * nodes + len(plan.bounds) * coordinates
 
 
@@ -122,8 +122,10 @@ def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...]) -> Layout:
         plan,
         bodies,
         height,
-        tuple(child_of[i] for i in range(len(nodes))),
-        tuple(parent_of[i] for i in range(len(nodes))),
+        tuple(
+            (tuple(range(len(nodes))), tuple(of[i] for i in range(len(nodes))))
+            for of in (child_of, parent_of)
+        ),
         tuple(row),
         tuple(node),
         tuple(unused),

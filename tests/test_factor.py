@@ -10,6 +10,12 @@ from jax.test_util import check_grads
 
 from jaxjoints.solve.factor import Blocks, add_diagonal, assemble, factor, scale, solve
 from jaxjoints.solve.graph import elimination_plan
+from jaxjoints.solve.lu import (
+    GeneralBlocks,
+    factor_general,
+    solve_general,
+    solve_general_transposed,
+)
 
 DTYPES = [jnp.float32, jnp.float64]
 
@@ -59,6 +65,7 @@ GRAPHS = {
     "parallel": ((0, -1), (0, -1), (1, 0), (0, 1), (1, 0), (2, 1)),
     "hub": hub(5),
     "ladder": shuffled(grid(2, 3)),
+    "several bodies": shuffled((*chain(6), (0, 2, 4), (1, 3, 2, 5), (-1, 4), (0, -1, 5))),
     "disconnected": shuffled((*chain(4), *chain(3, first=4), *((7, 8), (8, 9), (9, 7)))),
 }
 
@@ -75,19 +82,18 @@ def problem(nodes, r, batch=(), seed=0):
     unit = np.eye(6).reshape(6, 6, 1, *(1,) * len(batch))
     inverse_mass = (np.einsum("ij...,kj...->ik...", X, X) + unit) / 6
     inverse_mass[:, :, -1] = 0.0
-    ordered = np.array([nodes[i] for i in plan.order])
-    wrenches = [rng.normal(size=(6, r, len(nodes), *batch)) for _ in range(2)]
-    twists = [
-        np.einsum("ijn...,jkn...->ikn...", inverse_mass[:, :, ordered[:, side]], wrenches[side])
-        for side in range(2)
-    ]
     # Every node's rows as wrenches on every body.
     on_body = np.zeros((6, bodies + 1, r, len(nodes), *batch))
-    for side in range(2):
-        for i, body in enumerate(ordered[:, side]):
-            on_body[:, body, :, i] += wrenches[side][:, :, i]
+    wrenches, twists = [], []
+    for side, having in enumerate(plan.sides):
+        body = np.array([nodes[plan.order[i]][side] for i in having])
+        wrenches.append(rng.normal(size=(6, r, len(having), *batch)))
+        inverse = inverse_mass[:, :, body]
+        twists.append(np.einsum("ijn...,jkn...->ikn...", inverse, wrenches[side]))
+        for i, node in enumerate(having):
+            on_body[:, body[i], :, node] += wrenches[side][:, :, i]
     A = np.einsum("abri...,acb...,cbsj...->risj...", on_body, inverse_mass, on_body, optimize=True)
-    return plan, (wrenches[0], twists[0], wrenches[1], twists[1]), A
+    return plan, (tuple(wrenches), tuple(twists)), A
 
 
 def dense_solve(A, b):
@@ -165,6 +171,32 @@ def test_shared_rows_broadcast_against_a_batch():
     np.testing.assert_allclose(x, dense_solve(one, b), atol=1e-11)
 
 
+@graphs
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_general_matrix_is_solved_both_ways(graph, transposed):
+    """Against dense float64: A scaled row by row, rows of a node coupled at random."""
+    r, batch = 3, (2,)
+    plan, sides, A = problem(GRAPHS[graph], r, batch)
+    rng = np.random.default_rng(len(graph))
+    n = len(plan.order)
+    α = rng.uniform(0.1, 1.0, (r, n, *batch))
+    within = np.eye(r)[:, :, None, None] + 0.3 * rng.normal(size=(r, r, n, *batch))
+    dense = α[:, :, None, None] * A
+    for i in range(n):
+        dense[:, i, :, i] += within[:, :, i]
+    b = rng.normal(size=(r, n, *batch))
+    blocks = assemble(plan, *jax.tree.map(jnp.asarray, sides))
+    general = GeneralBlocks(
+        diagonal=α[:, None] * blocks.diagonal + within,
+        lower=α[:, plan.row][:, None] * blocks.edges,
+        upper=α[:, plan.column][:, None] * jnp.swapaxes(blocks.edges, 0, 1),
+    )
+    factors = factor_general(plan, general)
+    x = (solve_general_transposed if transposed else solve_general)(plan, factors, jnp.asarray(b))
+    matrix = np.moveaxis(dense, (0, 1), (2, 3)) if transposed else dense
+    np.testing.assert_allclose(x, dense_solve(matrix, b), rtol=1e-9, atol=1e-9)
+
+
 @pytest.fixture(scope="module")
 def system():
     """A plan, an assembled batch of two, and a function that solves it."""
@@ -227,11 +259,11 @@ def test_derivative_through_custom_linear_solve_is_that_of_the_solution(system):
 def test_redundant_rows_do_no_harm(dtype):
     # Two joints with the same rows: A is singular, but A x = b has solutions for such b.
     plan, sides, _ = problem(((0, -1), (0, -1), (1, 0)), 3)
-    sides = [np.array(side) for side in sides]
+    sides = jax.tree.map(np.array, sides)
     first, second = (plan.order.index(i) for i in (0, 1))
-    for side in sides:
+    for side in jax.tree.leaves(sides):
         side[:, :, second] = side[:, :, first]
-    sides = [jnp.asarray(side, dtype) for side in sides]
+    sides = jax.tree.map(lambda side: jnp.asarray(side, dtype), sides)
     ones, zeros = jnp.ones((3, 3), dtype), jnp.zeros((3, 3), dtype)
     x = direct(plan, sides, ones, zeros, ones)
     blocks = assemble(plan, *sides)

@@ -13,6 +13,7 @@ from jaxjoints import (
     Control,
     DryFriction,
     Limits,
+    Newton,
     SemiImplicitEuler,
     SpringDamper,
     replace,
@@ -248,7 +249,7 @@ def thrown(block, upper, smoothing):
     system, state = block
     stop = replace(system.joint("rail").laws[0], upper=upper)
     system = system.with_joint("rail", laws=(stop,))
-    scheme = SemiImplicitEuler(smoothing=smoothing)
+    scheme = SemiImplicitEuler(solver=Newton(smoothing=smoothing))
 
     def one(state, _):
         return step(system, state, dt=DT, scheme=scheme)[0], None

@@ -9,6 +9,7 @@ from jax.tree_util import Partial
 from jaxjoints import (
     Limits,
     Motion,
+    Newton,
     SemiImplicitEuler,
     Unknown,
     identify,
@@ -55,7 +56,7 @@ def test_velocities_from_poses_are_those_that_moved_the_bodies(rotation):
     np.testing.assert_allclose(motion.quaternion, signs[0] * quaternion[1:], atol=1e-15)
 
 
-SCHEME = SemiImplicitEuler(gyroscopic="explicit", iterations=3)
+SCHEME = SemiImplicitEuler(gyroscopic="explicit", solver=Newton(iterations=3))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import jaxjoints as jj
 from jaxjoints.constraints import row_problem, start_impulses
 from jaxjoints.kinematics import body_twists, joint_places, prepare
 from jaxjoints.layout import layout
-from jaxjoints.solve.newton import REGULARIZATION, SOLVED, row_speeds, solve_rows
+from jaxjoints.solve.newton import SOLVED, Newton
+from jaxjoints.solve.problem import REGULARIZATION, row_speeds
 from mechanisms import compiled, single
 
 ENVIRONMENTS = 64
@@ -48,15 +49,20 @@ def violent(system, state, seed=0):
 
 
 @compiled
-def problem_of(system, state, smoothing):
+def problem_of(system, state):
     """The rows of one step from a state."""
     mechanism = prepare(system, 1, layout(system).orders)
     twist = body_twists(state)
     twist = jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
-    return row_problem(mechanism, joint_places(mechanism, state), twist, jnp.asarray(DT), smoothing)
+    return row_problem(mechanism, joint_places(mechanism, state), twist, jnp.asarray(DT))
 
 
-solve = compiled(solve_rows, static_argnames="iterations")
+def solve(problem, start=None, **settings):
+    """The solution by Newton's method, compiled once for each number of iterations."""
+    return _solve(Newton(**settings), problem, start)
+
+
+_solve = compiled(Newton.solve)
 
 
 def speeds_of(problem, solution):
@@ -64,10 +70,7 @@ def speeds_of(problem, solution):
     structure = problem.structure
     batch = solution.residual.shape
     change = jnp.zeros((6, structure.bodies + 1, *batch))
-    for Y, bodies in (
-        (problem.Y_child, structure.child),
-        (problem.Y_parent, structure.parent),
-    ):
+    for Y, (_, bodies) in zip(problem.Y, structure.sides, strict=True):
         change = change.at[:, np.array(bodies)].add(
             jnp.sum(jnp.broadcast_to(Y, (*Y.shape[:3], *batch)) * solution.impulse[None], axis=1)
         )
@@ -84,7 +87,7 @@ def limited():
 
 
 def test_stops_are_complementary_from_a_cold_start(limited):
-    problem = problem_of(*limited, jnp.zeros(()))
+    problem = problem_of(*limited)
     solution = solve(problem, None, iterations=COLD)
     (bound,), (impulse,) = problem.bounds, solution.bounded
     speed, u = speeds_of(problem, solution)
@@ -95,37 +98,33 @@ def test_stops_are_complementary_from_a_cold_start(limited):
     assert np.mean(impulse > NOTHING) > 0.2, "the states should drive many joints into their stops"
     hard = problem.structure.hard
     # Hard rows are regularized: soft by a share of 1e-12 of their diagonal.
-    soft = 1e-12 * sum(
-        jnp.sum(H * Y, axis=0)
-        for H, Y in ((problem.H_child, problem.Y_child), (problem.H_parent, problem.Y_parent))
-    )
+    soft = 1e-12 * sum(jnp.sum(H * Y, axis=0) for H, Y in zip(problem.H, problem.Y, strict=True))
     assert np.max(np.abs(np.asarray(speed + soft * solution.impulse)[hard])) < ROUNDING
 
 
 def test_warm_start_needs_few_steps(limited):
-    problem = problem_of(*limited, jnp.zeros(()))
+    problem = problem_of(*limited)
     first = solve(problem, None, iterations=COLD)
     again = solve(problem, (first.impulse, first.bounded), iterations=1)
     assert np.max(again.residual) < ROUNDING
 
 
 def test_residual_says_when_too_few_steps_were_taken(limited):
-    problem = problem_of(*limited, jnp.zeros(()))
+    problem = problem_of(*limited)
     assert np.max(solve(problem, None, iterations=1).residual) > 1e-3
 
 
 def test_smoothing_makes_the_product_a_barrier(limited):
     """λ w = c ν² for every stop: an acceleration ν²/φ whatever the mass and the step."""
     speed = 1e-2
-    problem = problem_of(*limited, jnp.asarray(speed))
-    solution = solve(problem, None, iterations=COLD)
+    problem = problem_of(*limited)
+    solution = solve(problem, None, iterations=COLD, smoothing=speed)
     (bound,), (impulse,) = problem.bounds, solution.bounded
     _, u = speeds_of(problem, solution)
     w = bound.sign * u + bound.bias
     row, node = np.array(problem.structure.row), np.array(problem.structure.node)
     inverse_mass = sum(
-        jnp.sum(H * Y, axis=0)[row, node]
-        for H, Y in ((problem.H_child, problem.Y_child), (problem.H_parent, problem.Y_parent))
+        jnp.sum(H * Y, axis=0)[row, node] for H, Y in zip(problem.H, problem.Y, strict=True)
     )
     # The product of a number near 1 and one near 1e-9 carries the rounding of the larger.
     np.testing.assert_allclose(impulse * w * inverse_mass, speed**2, rtol=1e-4)
@@ -134,7 +133,7 @@ def test_smoothing_makes_the_product_a_barrier(limited):
 def test_dry_friction_stays_in_its_box():
     system, state = chain(3, [jj.DryFriction(40.0)])
     state = violent(system, state, seed=1)
-    problem = problem_of(system, state, jnp.zeros(()))
+    problem = problem_of(system, state)
     solution = solve(problem, None, iterations=COLD)
     (impulse,) = solution.bounded
     _, u = speeds_of(problem, solution)
@@ -157,7 +156,7 @@ def test_all_laws_of_a_coordinate_hold_at_once():
     ]
     system, state = chain(3, laws)
     state = violent(system, state, seed=2)
-    problem = problem_of(system, state, jnp.zeros(()))
+    problem = problem_of(system, state)
     solution = solve(problem, None, iterations=COLD)
     assert np.max(solution.residual) < ROUNDING
     _, u = speeds_of(problem, solution)
@@ -192,20 +191,16 @@ def responses(problem, solution):
     diagonal, shape (rows, nodes, environments).
     """
     structure = problem.structure
-    ends = (
-        (problem.H_child, problem.Y_child, structure.child),
-        (problem.H_parent, problem.Y_parent, structure.parent),
-    )
-    shape = (6, structure.bodies + 1, structure.rows, len(structure.child), ENVIRONMENTS)
+    shape = (6, structure.bodies + 1, structure.rows, structure.nodes, ENVIRONMENTS)
     H, Y = np.zeros(shape), np.zeros(shape)
-    for H_end, Y_end, bodies in ends:
+    for H_end, Y_end, (_, bodies) in zip(problem.H, problem.Y, structure.sides, strict=True):
         for node, body in enumerate(bodies):
             H[:, body, :, node] += H_end[:, :, node]
             Y[:, body, :, node] += Y_end[:, :, node]
-    count = structure.rows * len(structure.child)
+    count = structure.rows * structure.nodes
     H, Y = (np.moveaxis(x.reshape(-1, count, ENVIRONMENTS), -1, 0) for x in (H, Y))
     A = np.swapaxes(H, 1, 2) @ Y
-    held = np.ones((ENVIRONMENTS, structure.rows, len(structure.child)), bool)
+    held = np.ones((ENVIRONMENTS, structure.rows, structure.nodes), bool)
     held[:, structure.row, structure.node] = np.asarray(solution.bounded[0]).T > NOTHING
     held = held.reshape(ENVIRONMENTS, count)
     both = held[:, :, None] & held[:, None]
@@ -217,7 +212,7 @@ def responses(problem, solution):
 
 
 def test_single_precision_comes_as_close_as_its_rows_allow(limited):
-    problem = problem_of(*limited, jnp.zeros(()))
+    problem = problem_of(*limited)
     exact = solve(problem, None, iterations=COLD)
     found = solve(single(problem), None, iterations=COLD)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(found))
@@ -238,7 +233,7 @@ def test_single_precision_comes_as_close_as_its_rows_allow(limited):
 
 def test_what_an_environment_gets_does_not_depend_on_its_neighbours(limited):
     """Those solved early, in single precision, wait for the others as they are."""
-    problem = single(problem_of(*limited, jnp.zeros(())))
+    problem = single(problem_of(*limited))
     together = solve(problem, None, iterations=COLD)
     first = solve(problem, None, iterations=1)
     early = np.mean(first.residual <= SOLVED[4] * first.size)

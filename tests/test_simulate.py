@@ -14,6 +14,7 @@ from jaxjoints import (
     Control,
     Damping,
     Limits,
+    Newton,
     SemiImplicitEuler,
     joint_errors,
     project,
@@ -262,7 +263,7 @@ def test_step_is_traced_once_for_all_values():
 
     for i in range(3):
         given = replace(system, mass=(1.0 + i) * system.mass)
-        scheme = SemiImplicitEuler(smoothing=0.1 * jnp.float64(i))
+        scheme = SemiImplicitEuler(solver=Newton(smoothing=0.1 * jnp.float64(i)))
         state, _ = advance(given, state, row(efforts(3), i), DT / (1 + i), scheme)
 
 
@@ -307,7 +308,7 @@ def test_float32_stays_float32(build):
         "twist": (6, prescribed),
     }
     control = Control(**{k: jnp.zeros(shape, jnp.float32) for k, shape in shapes.items()})
-    scheme = SemiImplicitEuler(smoothing=0.01, projections=1)
+    scheme = SemiImplicitEuler(solver=Newton(smoothing=0.01), projections=1)
 
     found = jax.eval_shape(partial(step, dt=DT, scheme=scheme), system, state, control)
     for leaf in jax.tree.leaves(found):

@@ -6,13 +6,15 @@ w < 0 where λ = hi, w = 0 between. With U = λ - c w, any c > 0, that is Φ = 0
     Φ = λ - lo - p(U - lo) + p(U - hi),    p(x) = (x + √(x² + 4κ)) / 2,    κ = (c ν)²,
 
 a smoothed projection (Chen & Harker 1993; Kanzow 1996; Smale 1986); ν, a speed, is the smoothing.
-Its slope is a = p'(U - lo) - p'(U - hi), the share in which the bound lets λ follow U.
+Its slope is a = p'(U - lo) - p'(U - hi), the share in which the bound lets λ follow U. Friction has
+bounds that follow the impulse Λₙ of another row, lo - μ |Λₙ| and hi + μ |Λₙ|.
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from ..pytree import struct
+from ..pytree import replace, static, struct
 
 # Least smoothing [m/s or rad/s], for the precision of float32, 64.
 LEAST_SPEED = {4: 1e-6, 8: 1e-10}
@@ -23,6 +25,8 @@ class BoundedRows:
     """At most one bounded impulse for each coordinate row, arrays (coordinate rows, *batch).
 
     lower, upper: both None for 0 ≤ λ; present: 1 where the law acts, 0 where λ = 0
+    friction: μ, None where no bound follows another impulse; normal: the coordinate row whose
+        impulse Λₙ the bounds of each follow, of the same node
     """
 
     sign: Array
@@ -31,6 +35,27 @@ class BoundedRows:
     present: Array
     lower: Array | None = None
     upper: Array | None = None
+    friction: Array | None = None
+    normal: tuple[int, ...] = static(default=())
+
+
+def widened(bound: BoundedRows, Λ: Array) -> BoundedRows:
+    """The bound with the width that it has at impulses Λ of the coordinate rows."""
+    if bound.friction is None:
+        return bound
+    width = bound.friction * jnp.abs(Λ[np.array(bound.normal)])
+    return replace(bound, lower=bound.lower - width, upper=bound.upper + width)
+
+
+def widening(bound: BoundedRows, λ: Array, Λ: Array, u: Array, c: Array, smoothing: Array) -> Array:
+    """∂Φ/∂Λₙ: how Φ of a friction grows with the impulse that its bounds follow."""
+    now = widened(bound, Λ)
+    w = bound.sign * u + bound.bias + bound.compliance * λ
+    κ = _softness(c, smoothing)
+    U = λ - c * w
+    below, above = _plus(U - now.lower, κ)[1], _plus(U - now.upper, κ)[1]
+    side = jnp.sign(Λ[np.array(bound.normal)])
+    return (1 - below - above) * bound.friction * side
 
 
 def complementarity(
@@ -39,8 +64,7 @@ def complementarity(
     """Φ of the impulses λ at the speeds u, and the slope a of their projection."""
     w = bound.sign * u + bound.bias + bound.compliance * λ
     s = c * w
-    least = LEAST_SPEED[c.dtype.itemsize]
-    κ = c * c * (smoothing * smoothing + least * least)
+    κ = _softness(c, smoothing)
     if bound.upper is None:
         difference = λ - s
         root = jnp.sqrt(difference * difference + 4 * κ)
@@ -54,6 +78,12 @@ def complementarity(
     below, a_below = _plus(λ - s - bound.lower, κ)
     above, a_above = _plus(λ - s - bound.upper, κ)
     return λ - bound.lower - below + above, a_below - a_above
+
+
+def _softness(c: Array, smoothing: Array) -> Array:
+    """κ: the square of the impulse that the smoothing speed amounts to."""
+    least = LEAST_SPEED[c.dtype.itemsize]
+    return c * c * (smoothing * smoothing + least * least)
 
 
 def _plus(x: Array, κ: Array) -> tuple[Array, Array]:

@@ -5,6 +5,7 @@ later neighbours i, and A_ij becomes A_ij - V_ik V_jkᵀ for every two of those.
 linear in the right side. Nodes stand in the plan's elimination order in every array.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 import jax.numpy as jnp
@@ -51,25 +52,27 @@ class Factor:
     coupling: tuple[Array, ...]
 
 
-def assemble(
-    plan: Plan, H_child: Array, Y_child: Array, H_parent: Array, Y_parent: Array
-) -> Blocks:
-    """A = Σ_b H_bᵀ M_b⁻¹ H_b from the wrenches of all rows on their two bodies.
+def assemble(plan: Plan, H: Sequence[Array], Y: Sequence[Array]) -> Blocks:
+    """A = Σ_b H_bᵀ M_b⁻¹ H_b from the wrenches of all rows on the bodies of each side.
 
-    H_child, H_parent: wrenches per unit of each row, shape (6, r, nodes, *batch)
-    Y_child, Y_parent: M⁻¹ H, the twists they cause; 0 on a side that does not move
+    H: wrenches per unit of each row, shape (6, r, nodes of the side, *batch)
+    Y: M⁻¹ H, the twists they cause; 0 on a side that does not move
     """
-    diagonal = stored(_diagonal)(H_child, Y_child, H_parent, Y_parent)
+    batch = jnp.broadcast_shapes(*(x.shape[3:] for x in H))
+    H, Y = (tuple(jnp.broadcast_to(x, x.shape[:3] + batch) for x in given) for given in (H, Y))
+    diagonal = stored(_diagonal)(*H[:2], *Y[:2])
+    for nodes, h, y in zip(plan.sides[2:], H[2:], Y[2:], strict=True):
+        diagonal = add_at(diagonal, nodes, transposed_product(h, y), 2)
     r, _, _, *batch = diagonal.shape
     edges = jnp.zeros((r, r, len(plan.row), *batch), diagonal.dtype)
     if plan.shared:
         # Gathered first: inside the product the same items would be looked up six times.
         later = [(shared.later_side, shared.later) for shared in plan.shared]
         pivot = [(shared.pivot_side, shared.pivot) for shared in plan.shared]
-        H = stored(partial(_sides, later))(H_child, H_parent)
-        Y = stored(partial(_sides, pivot))(Y_child, Y_parent)
+        left = stored(partial(_sides, later))(*H)
+        right = stored(partial(_sides, pivot))(*Y)
         place = np.concatenate([shared.edge for shared in plan.shared])
-        edges = _add(edges, place, stored(transposed_product)(H, Y), 2)
+        edges = add_at(edges, place, stored(transposed_product)(left, right), 2)
     return Blocks(diagonal=diagonal, edges=edges)
 
 
@@ -77,7 +80,7 @@ def scale(plan: Plan, blocks: Blocks, s: Array) -> Blocks:
     """S A S with S = diag(s), s of shape (r, nodes, *batch)."""
     edges = blocks.edges
     if len(plan.row):
-        edges = edges * _take(s, plan.row, 1)[:, None] * _take(s, plan.column, 1)[None]
+        edges = edges * take(s, plan.row, 1)[:, None] * take(s, plan.column, 1)[None]
     return Blocks(diagonal=blocks.diagonal * s[:, None] * s[None], edges=edges)
 
 
@@ -117,26 +120,26 @@ def solve(plan: Plan, factor: Factor, b: Array) -> Array:
         half = stored(multiply)(inverse, b[:, :pivots])
         b = b[:, pivots:]
         if level.counts:
-            update = multiply(coupling, _per_edge(level, half, 1))
-            b = _add(b, level.neighbour - level.stop, -update, 1)
+            update = multiply(coupling, per_edge(level, half, 1))
+            b = add_at(b, level.neighbour - level.stop, -update, 1)
         halves.append(half)
     x = b
     for (level, inverse, coupling), half in zip(reversed(steps), reversed(halves), strict=True):
         if level.counts:
-            pull = multiply_transposed(coupling, _take(x, level.neighbour - level.stop, 1))
-            half = _add(half, level.pivot, -pull, 1)
+            pull = multiply_transposed(coupling, take(x, level.neighbour - level.stop, 1))
+            half = add_at(half, level.pivot, -pull, 1)
         x = jnp.concatenate([multiply_transposed(inverse, half), x], axis=1)
     return x
 
 
-def _diagonal(H_child: Array, Y_child: Array, H_parent: Array, Y_parent: Array) -> Array:
-    """The nodes' own blocks, from both of their bodies."""
+def _diagonal(H_child: Array, H_parent: Array, Y_child: Array, Y_parent: Array) -> Array:
+    """The nodes' own blocks, from their first two bodies."""
     return transposed_product(H_child, Y_child) + transposed_product(H_parent, Y_parent)
 
 
-def _sides(items: list[tuple[int, np.ndarray]], child: Array, parent: Array) -> Array:
-    """Given nodes of given sides (0 child, 1 parent), one after the other."""
-    return jnp.concatenate([_take((child, parent)[side], nodes, 2) for side, nodes in items], 2)
+def _sides(items: list[tuple[int, np.ndarray]], *sides: Array) -> Array:
+    """Given items of given sides, one after the other."""
+    return jnp.concatenate([take(sides[side], nodes, 2) for side, nodes in items], 2)
 
 
 def _pivots(level: Level, diagonal: Array, size: Array) -> Array:
@@ -148,7 +151,7 @@ def _pivots(level: Level, diagonal: Array, size: Array) -> Array:
 def _coupling(level: Level, edges: Array, inverse: Array) -> Array:
     """V_ik = A_ik L_k⁻ᵀ of the level's edges, the first items of those that remain."""
     edges = edges[:, :, : level.last - level.first]
-    return product_transposed(edges, _per_edge(level, inverse, 2)) if level.counts else edges
+    return product_transposed(edges, per_edge(level, inverse, 2)) if level.counts else edges
 
 
 def _update_diagonal(level: Level, diagonal: Array, coupling: Array) -> Array:
@@ -157,7 +160,7 @@ def _update_diagonal(level: Level, diagonal: Array, coupling: Array) -> Array:
     if not level.counts:
         return diagonal
     update = product_transposed(coupling, coupling)
-    return _add(diagonal, level.neighbour - level.stop, -update, 2)
+    return add_at(diagonal, level.neighbour - level.stop, -update, 2)
 
 
 def _update_edges(level: Level, edges: Array, coupling: Array) -> Array:
@@ -165,18 +168,18 @@ def _update_edges(level: Level, edges: Array, coupling: Array) -> Array:
     edges = edges[:, :, level.last - level.first :]
     if not len(level.target):
         return edges
-    late, early = _take(coupling, level.late, 2), _take(coupling, level.early, 2)
-    return _add(edges, level.target - level.last, -product_transposed(late, early), 2)
+    late, early = take(coupling, level.late, 2), take(coupling, level.early, 2)
+    return add_at(edges, level.target - level.last, -product_transposed(late, early), 2)
 
 
-def _per_edge(level: Level, x: Array, axis: int) -> Array:
+def per_edge(level: Level, x: Array, axis: int) -> Array:
     """Values of a level's pivots on its edges."""
     if len(level.counts) > UNROLLED_SLOTS:
-        return _take(x, level.pivot, axis)
+        return take(x, level.pivot, axis)
     return jnp.concatenate([lax.slice_in_dim(x, 0, n, axis=axis) for n in level.counts], axis)
 
 
-def _take(x: Array, index: np.ndarray, axis: int) -> Array:
+def take(x: Array, index: np.ndarray, axis: int) -> Array:
     """Items at constant places; a contiguous range is a slice."""
     start, stop = int(index[0]), int(index[-1]) + 1
     if np.array_equal(index, np.arange(start, stop)):
@@ -184,7 +187,7 @@ def _take(x: Array, index: np.ndarray, axis: int) -> Array:
     return x.at[(slice(None),) * axis + (index,)].get(mode="promise_in_bounds")
 
 
-def _add(x: Array, index: np.ndarray, values: Array, axis: int) -> Array:
+def add_at(x: Array, index: np.ndarray, values: Array, axis: int) -> Array:
     """x with values added at constant places, which may repeat; batches of one are spread."""
     batch = jnp.broadcast_shapes(x.shape[axis + 1 :], values.shape[axis + 1 :])
     x = jnp.broadcast_to(x, (*x.shape[: axis + 1], *batch))

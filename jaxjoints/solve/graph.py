@@ -46,10 +46,11 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class SharedBodies:
-    """Edges whose two nodes share a body: on side `later_side` of the later node (0 child, 1
-    parent) and side `pivot_side` of the pivot.
+    """Edges whose two nodes share a body: on side `later_side` of the later node and side
+    `pivot_side` of the pivot.
 
-    edge: place in the storage; later, pivot: positions in the order; all of shape (products,)
+    edge: place in the storage; later, pivot: which of the nodes that have that side; all of shape
+        (products,)
     """
 
     later_side: int
@@ -65,18 +66,20 @@ class Plan:
 
     Equal to any plan of the same nodes, of which it is a function.
 
-    nodes: bodies (child, parent) of each node, -1 for a side that does not move
+    nodes: bodies (child, parent, …) of each node, -1 for a side that does not move
     order: node at each position of the elimination order, in which all arrays are given
     levels: contiguous ranges of positions
     row, column: positions of the two nodes of each edge, row the later, shape (edges,)
+    sides: positions of the nodes that have a first side, a second, …
     shared: how the edges are assembled
     """
 
-    nodes: tuple[tuple[int, int], ...]
+    nodes: tuple[tuple[int, ...], ...]
     order: tuple[int, ...]
     levels: tuple[Level, ...]
     row: np.ndarray
     column: np.ndarray
+    sides: tuple[np.ndarray, ...]
     shared: tuple[SharedBodies, ...]
 
     @cached_property
@@ -91,11 +94,11 @@ class Plan:
 
 
 @lru_cache(maxsize=256)
-def elimination_plan(nodes: tuple[tuple[int, int], ...]) -> Plan:
+def elimination_plan(nodes: tuple[tuple[int, ...], ...]) -> Plan:
     """Plan of a joint graph.
 
-    nodes: bodies (child, parent) on which each node's rows act, -1 for the world and for bodies of
-        prescribed motion, which couple nothing
+    nodes: bodies (child, parent, …) on which each node's rows act, two or more, each moving body
+        once; -1 for the world and for bodies of prescribed motion, which couple nothing
     """
     levels = _independent_sets(_adjacency(nodes))
     order = [node for level in levels for node, _ in level]
@@ -113,17 +116,24 @@ def elimination_plan(nodes: tuple[tuple[int, int], ...]) -> Plan:
             place[later[p][s], pivots[p]] = len(place)
         layout.append((pivots, later, edges, first))
     row, column = _columns(list(place), 2)
+    ordered = [nodes[node] for node in order]
+    most = max((len(bodies) for bodies in ordered), default=2)
+    sides = tuple(
+        np.array([i for i, bodies in enumerate(ordered) if len(bodies) > side], np.int32)
+        for side in range(most)
+    )
     return Plan(
         nodes=nodes,
         order=tuple(order),
         levels=tuple(_level(*each, place) for each in layout),
         row=row,
         column=column,
-        shared=_shared_bodies([nodes[node] for node in order], place),
+        sides=sides,
+        shared=_shared_bodies(ordered, sides, place),
     )
 
 
-def _adjacency(nodes: tuple[tuple[int, int], ...]) -> list[set[int]]:
+def _adjacency(nodes: tuple[tuple[int, ...], ...]) -> list[set[int]]:
     on_body: dict[int, set[int]] = {}
     for i, sides in enumerate(nodes):
         for body in sides:
@@ -186,13 +196,17 @@ def _level(pivots, later, edges, first, place) -> Level:
     )
 
 
-def _shared_bodies(ordered: list[tuple[int, int]], place: dict) -> tuple[SharedBodies, ...]:
+def _shared_bodies(
+    ordered: list[tuple[int, ...]], sides: tuple[np.ndarray, ...], place: dict
+) -> tuple[SharedBodies, ...]:
+    index = [{int(node): i for i, node in enumerate(nodes)} for nodes in sides]
     products: dict[tuple[int, int], list] = {}
     for (later, pivot), edge in place.items():
         for i, body in enumerate(ordered[later]):
             for k, other in enumerate(ordered[pivot]):
                 if body == other >= 0:
-                    products.setdefault((i, k), []).append((edge, later, pivot))
+                    found = (edge, index[i][later], index[k][pivot])
+                    products.setdefault((i, k), []).append(found)
     return tuple(
         SharedBodies(i, k, *_columns(items, 3)) for (i, k), items in sorted(products.items())
     )

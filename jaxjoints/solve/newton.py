@@ -1,9 +1,4 @@
-"""Impulses of all rows at once: one linear solve, or Newton's method where impulses are bounded.
-
-Row i of a node has the impulse Λ and the speed u = (A Λ)ᵢ + rateᵢ, A = Σ_b H_bᵀ M_b⁻¹ H_b. Hard
-rows ask for u + compliance Λ = 0 (their target is part of the rate). A coordinate row carries the
-sum of all laws of that coordinate, Λ = λ₀ + Σ σ_k λ_k: one linear law λ₀ = p - K₀ u and any number
-of bounded impulses λ_k, complementary to w_k = σ_k u + bias + compliance λ_k.
+"""Newton's method for all rows at once: one linear solve, or a few where impulses are bounded.
 
 With c = 1/A_ii, a bounded impulse solves Φ = 0, a smoothed projection of slope a (`bounds`).
 Newton's step has dλ_k = -K_k σ du - R_k with b = 1 - a + a c compliance, K_k = a c / b and
@@ -12,7 +7,12 @@ it is symmetric and positive definite,
 
     (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y,
 
-from K = 0 (no force, α = 0) to K = ∞ (held, α = 1), in the same blocks as A.
+from K = 0 (no force, α = 0) to K = ∞ (held, α = 1), in the same blocks as A. Where a friction's
+bounds follow another impulse Λₙ, dΛ = -K du - B dΛₙ - R, B = σ ∂Φ/∂Λₙ / b, and the system
+
+    (diag(α) A + diag(1 / ((1 + o) c)) (1 + B)) dΛ = -R / ((1 + o) c)
+
+is not symmetric, on the same graph.
 
 The iteration ends when all environments are solved to rounding, at the latest after a fixed number
 of steps. For differentiation the iterates are constants: the derivative of one more step, taken at
@@ -20,8 +20,8 @@ the solution with the matrix held fixed, is that of the solution (implicit funct
 costs one solve. It is taken only where a derivative is asked for.
 """
 
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,296 +29,247 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..blocks import largest, multiply, multiply_transposed
 from ..pytree import replace, static, struct
-from ..rotation import dot
-from .bounds import BoundedRows, complementarity
-from .factor import Blocks, add_diagonal, assemble, factor, scale, solve
-from .graph import Plan
+from .bounds import complementarity, widened, widening
+from .factor import Blocks, add_diagonal, factor, scale, solve, take
+from .lu import GeneralBlocks, factor_general, solve_general, solve_general_transposed
+from .problem import (
+    Impulses,
+    RowProblem,
+    RowSolution,
+    at_rest,
+    coordinate_rows,
+    delassus,
+    diagonal,
+    matrix,
+    regularized,
+    residual,
+    speeds,
+    with_coordinate_rows,
+)
 
 # Least softness of a bound, for the precision of float32, 64.
 LEAST_SOFTNESS = {4: 1e-7, 8: 1e-14}
-# Softness that makes redundant hard rows solvable, as a share of the diagonal of A.
-REGULARIZATION = {4: 1e-6, 8: 1e-12}
 # Residual at which the iteration ends, as a share of the speeds that cancel in it. In float64 all
 # steps are taken: those at the solution refine its rounding.
 SOLVED = {4: 3e-6, 8: 0.0}
 
 
-@dataclass(frozen=True)
-class RowStructure:
-    """The static shape of all rows: nodes of up to `rows` rows in elimination order.
-
-    child, parent: body of each node, `bodies` standing for whatever does not move
-    row, node: place of each coordinate row; unused: places of rows that do not exist
-    """
-
-    plan: Plan
-    bodies: int
-    rows: int
-    child: tuple[int, ...]
-    parent: tuple[int, ...]
-    row: tuple[int, ...]
-    node: tuple[int, ...]
-    unused: tuple[tuple[int, int], ...]
-
-    @cached_property
-    def hard(self) -> np.ndarray:
-        """True where a row is bilateral or does not exist, shape (rows, nodes)."""
-        mask = np.ones((self.rows, len(self.child)), bool)
-        mask[list(self.row), list(self.node)] = False
-        return mask
-
-    @cached_property
-    def range(self) -> tuple[int, int, int] | None:
-        """Row, first node and end of the coordinate rows if they are one range of one row."""
-        if not self.row:
-            return None
-        first, count = self.node[0], len(self.node)
-        one = len(set(self.row)) == 1 and self.node == tuple(range(first, first + count))
-        return (self.row[0], first, first + count) if one else None
-
-    @cached_property
-    def filler(self) -> np.ndarray:
-        """1 where a row does not exist: its unit pivot, shape (rows, nodes)."""
-        mask = np.zeros((self.rows, len(self.child)))
-        for row, node in self.unused:
-            mask[row, node] = 1.0
-        return mask
-
-
 @struct
-class RowProblem:
-    """Everything that the impulses of one step depend on.
+class Newton:
+    """All rows at once by Newton's method, the last factor carrying the derivative.
 
-    H_child, H_parent: wrenches of the rows on the two bodies, (6, rows, nodes, *batch)
-    Y_child, Y_parent: M⁻¹ H
-    rate: speed of each row before impulses, less its target if hard, (rows, nodes, *batch)
-    compliance: cfm/h of the hard rows, (rows, nodes, *batch)
-    stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
-    smoothing: ν [m/s or rad/s]
+    smoothing: ν [m/s or rad/s]: bounded laws act as barriers of acceleration ν²/φ, so that
+        gradients feel a limit before it is touched; 0 for sharp bounds
+    iterations: Newton steps, at most; one linear solve where nothing is bounded
+    friction: "coupled" bounds friction by the normal force of the solution; "two passes" by that of
+        a solve without friction, as ODE's dWorldStep does
+    derivative: "implicit" is that of the solution, for the cost of one more solve; "unrolled"
+        that of the iteration, all of whose steps are then taken
     """
 
-    H_child: Array
-    H_parent: Array
-    Y_child: Array
-    Y_parent: Array
-    rate: Array
-    compliance: Array
-    stiffness: Array
-    impulse: Array
-    bounds: tuple[BoundedRows, ...]
-    smoothing: Array
-    structure: RowStructure = static()
+    smoothing: Array | float = 0.0
+    iterations: int = static(default=6)
+    friction: Literal["coupled", "two passes"] = static(default="coupled")
+    derivative: Literal["implicit", "unrolled"] = static(default="implicit")
+
+    def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
+        """See `Solver.solve`."""
+        problem = regularized(problem)
+        smoothing = jnp.asarray(self.smoothing, problem.rate.dtype)
+        if not problem.bounds:
+            impulse = _solve_linear(problem)
+            at = impulse, ()
+            return RowSolution(*at, *residual(problem, smoothing, at, speeds(problem, impulse)))
+        start = at_rest(problem) if start is None else start
+        bounded = _unrolled if self.derivative == "unrolled" else _solve_bounded
+        if problem.follows and self.friction == "two passes":
+            normal = bounded(self.iterations, _without_friction(problem), smoothing, start)
+            problem = _with_friction_of(problem, normal.impulse)
+        return bounded(self.iterations, problem, smoothing, start)
 
 
-@struct
-class RowSolution:
-    """Impulses Λ (rows, nodes, *batch), λ_k of each bound (coordinate rows, *batch), the largest
-    residual of a row [m/s or rad/s], shape (*batch), and the largest speed that its terms cancel.
+class Linearization(NamedTuple):
+    """Newton's system at some impulses, constant while its right side moves.
+
+    c: 1/A_ii; odds: K_k / c of each law, the linear one first; softness: b of each bound;
+    widening: ∂Φ/∂Λₙ of each bound, None where it is 0; of coordinate rows all
     """
 
-    impulse: Array
-    bounded: tuple[Array, ...]
-    residual: Array
-    size: Array
+    c: Array
+    odds: list[Array]
+    softness: list[Array]
+    widening: list[Array | None]
 
 
-def solve_rows(
-    problem: RowProblem, start: tuple[Array, tuple[Array, ...]] | None = None, *, iterations: int
+def _unrolled(
+    iterations: int, problem: RowProblem, smoothing: Array, start: Impulses
 ) -> RowSolution:
-    """Impulses that satisfy all rows, in at most `iterations` Newton steps; one if none is bounded.
+    """All Newton steps, differentiable one by one."""
+    blocks = matrix(stop_gradient(problem))
+    given = problem, smoothing
 
-    start: impulses (Λ, λ_k) nearby, such as those of the last step
-    """
-    problem = _regularized(problem)
-    if not problem.bounds:
-        impulse = _solve_linear(problem)
-        return RowSolution(impulse, (), *_residual(problem, impulse, (), _speed(problem, impulse)))
-    if start is None:
-        zero = jnp.zeros_like(problem.rate)
-        start = zero, tuple(jnp.zeros_like(_coordinate_rows(problem, zero)) for _ in problem.bounds)
-    return _solve_bounded(iterations, problem, start)
+    def improve(at, _):
+        return _newton_step(given, given, blocks, at, speeds(problem, at[0])), None
+
+    at, _ = jax.lax.scan(improve, stop_gradient(start), None, length=iterations)
+    return RowSolution(*at, *residual(problem, smoothing, at, speeds(problem, at[0])))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _solve_bounded(
-    iterations: int, problem: RowProblem, start: tuple[Array, tuple[Array, ...]]
+    iterations: int, problem: RowProblem, smoothing: Array, start: Impulses
 ) -> RowSolution:
-    """Impulses (Λ, λ_k) by Newton's method."""
-    blocks = _assemble(problem)
+    """Newton steps until all environments are solved."""
+    blocks = matrix(problem)
+    given = problem, smoothing
     share = SOLVED[problem.rate.dtype.itemsize]
 
     def improve(carry):
         step, at, speed, _, wanted = carry
-        new = _newton_step(problem, problem, blocks, *at, speed)
+        new = _newton_step(given, given, blocks, at, speed)
         # Solved environments stay as they are: what one gets does not depend on its neighbours.
         at = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), new, at)
-        speed = _speed(problem, at[0])
-        residual, size = _residual(problem, *at, speed)
-        return step + 1, at, speed, (residual, size), residual > share * size
+        speed = speeds(problem, at[0])
+        left, size = residual(problem, smoothing, at, speed)
+        return step + 1, at, speed, (left, size), left > share * size
 
     def go_on(carry):
         step, *_, wanted = carry
         return (step < iterations) & jnp.any(wanted)
 
-    speed = _speed(problem, start[0])
+    speed = speeds(problem, start[0])
     unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
     first = 0, start, speed, (unknown, unknown), unknown > 0
-    _, (impulse, bounded), _, residual, _ = jax.lax.while_loop(go_on, improve, first)
-    return RowSolution(impulse, bounded, *residual)
+    _, at, _, left, _ = jax.lax.while_loop(go_on, improve, first)
+    return RowSolution(*at, *left)
 
 
 @_solve_bounded.defjvp
 def _solve_bounded_jvp(iterations: int, primals: tuple, tangents: tuple) -> tuple:
     """Derivative of the implicit function; where the iteration began has no part in it."""
-    problem, start = primals
-    solution = _solve_bounded(iterations, problem, start)
-    blocks = _assemble(problem)
+    problem, smoothing, start = primals
+    solution = _solve_bounded(iterations, problem, smoothing, start)
+    at = solution.impulse, solution.bounded
+    blocks = matrix(stop_gradient(problem))
 
-    def once_more(moving: RowProblem):
-        speed = _speed(moving, solution.impulse)
-        return _newton_step(moving, problem, blocks, solution.impulse, solution.bounded, speed)
+    def once_more(*moving):
+        speed = speeds(moving[0], solution.impulse)
+        return _newton_step(moving, (problem, smoothing), blocks, at, speed)
 
-    impulse, bounded = jax.jvp(once_more, (problem,), tangents[:1])[1]
+    impulse, bounded = jax.jvp(once_more, (problem, smoothing), tangents[:2])[1]
     constant = jnp.zeros_like(solution.residual)
     return solution, RowSolution(impulse, bounded, constant, constant)
 
 
-def body_velocities(problem: RowProblem, impulse: Array) -> Array:
-    """M⁻¹ Hᵀ Λ: change of each body's twist in body axes, shape (6, bodies, *batch)."""
-    return _body_velocities(problem, impulse)[:, : problem.structure.bodies]
+def _without_friction(problem: RowProblem) -> RowProblem:
+    """The problem in which bounds that follow an impulse leave no room."""
+
+    def closed(bound):
+        if bound.friction is None:
+            return bound
+        room = jnp.where(bound.friction > 0, 0.0, 1.0)
+        return replace(
+            bound, lower=room * bound.lower, upper=room * bound.upper, friction=None, normal=()
+        )
+
+    return replace(problem, bounds=tuple(closed(bound) for bound in problem.bounds))
 
 
-def row_speeds(problem: RowProblem, velocity: Array) -> Array:
-    """Hᵀ v of bodies that move at twists (6, bodies + 1, *batch), shape (rows, nodes, *batch)."""
-    structure = problem.structure
-    child, parent = np.array(structure.child), np.array(structure.parent)
-    on_child = multiply_transposed(problem.H_child, velocity[:, child])
-    return on_child + multiply_transposed(problem.H_parent, velocity[:, parent])
-
-
-def _body_velocities(problem: RowProblem, impulse: Array) -> Array:
-    structure = problem.structure
-    child, parent = np.array(structure.child), np.array(structure.parent)
-    on_child, on_parent = multiply(problem.Y_child, impulse), multiply(problem.Y_parent, impulse)
-    shape = (6, structure.bodies + 1, *on_parent.shape[2:])
-    total = jnp.zeros(shape, on_parent.dtype).at[:, child].add(on_child)
-    return total.at[:, parent].add(on_parent)
-
-
-def _speed(problem: RowProblem, impulse: Array) -> Array:
-    """Speeds of all rows after impulses, less the targets of hard ones."""
-    return problem.rate + _delassus(problem, impulse)
-
-
-def _delassus(problem: RowProblem, impulse: Array) -> Array:
-    """A Λ, through the bodies."""
-    return row_speeds(problem, _body_velocities(problem, impulse))
-
-
-def _diagonal(problem: RowProblem) -> Array:
-    """Diagonal of A, 1 for rows that do not exist, shape (rows, nodes, *batch)."""
-    A = dot(problem.H_child, problem.Y_child) + dot(problem.H_parent, problem.Y_parent)
-    return A + _trailing(problem.structure.filler, A)
-
-
-def _assemble(problem: RowProblem) -> Blocks:
-    shape = jnp.broadcast_shapes(problem.H_child.shape, problem.H_parent.shape)
-    H_child, Y_child, H_parent, Y_parent = (
-        jnp.broadcast_to(x, shape)
-        for x in (problem.H_child, problem.Y_child, problem.H_parent, problem.Y_parent)
-    )
-    return assemble(problem.structure.plan, H_child, Y_child, H_parent, Y_parent)
-
-
-def _regularized(problem: RowProblem) -> RowProblem:
-    """The problem with the least softness that its hard rows have, and unit pivots as fillers."""
-    diagonal = _diagonal(problem)
-    share = REGULARIZATION[diagonal.dtype.itemsize]
-    # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
-    lacking = jnp.maximum(share * diagonal - stop_gradient(problem.compliance), 0.0)
-    filler = _trailing(problem.structure.filler, diagonal)
-    return replace(problem, compliance=problem.compliance + lacking + filler)
+def _with_friction_of(problem: RowProblem, impulse: Array) -> RowProblem:
+    """The problem whose friction is bounded by given impulses, not by its own."""
+    Λ = coordinate_rows(problem, impulse)
+    bounds = (replace(widened(b, Λ), friction=None, normal=()) for b in problem.bounds)
+    return replace(problem, bounds=tuple(bounds))
 
 
 def _solve_linear(problem: RowProblem) -> Array:
     """Impulses where no law is bounded: one symmetric solve, differentiable to any order."""
     structure = problem.structure
-    plan = structure.plan
-    diagonal = _diagonal(problem)
     extra, right, root = problem.compliance, -problem.rate, None
     if structure.row:
-        c = 1 / _coordinate_rows(problem, diagonal)
+        c = 1 / coordinate_rows(problem, diagonal(problem))
         odds = problem.stiffness / c
-        R = problem.stiffness * _coordinate_rows(problem, problem.rate) - problem.impulse
+        R = problem.stiffness * coordinate_rows(problem, problem.rate) - problem.impulse
         extra, right, root = _scaled_system(problem, extra, right, c, odds, R)
-    root_fixed, extra_fixed = stop_gradient((root, extra))
-    factors = _factor(plan, _assemble(stop_gradient(problem)), root_fixed, extra_fixed)
-
-    def times(y):
-        if root is None:
-            return _delassus(problem, y) + extra * y
-        return root * _delassus(problem, root * y) + extra * y
-
-    y = jax.lax.custom_linear_solve(
-        times, right, lambda _, b: solve(plan, factors, b), symmetric=True
-    )
-    return y if root is None else root * y
+    return _solve_symmetric(problem, matrix(stop_gradient(problem)), extra, right, root)
 
 
 def _newton_step(
-    problem: RowProblem,
-    fixed: RowProblem,
+    moving: tuple[RowProblem, Array],
+    fixed: tuple[RowProblem, Array],
     blocks: Blocks,
-    impulse: Array,
-    bounded: tuple,
+    at: Impulses,
     speed: Array,
-) -> tuple[Array, tuple[Array, ...]]:
-    """One Newton step; differentiable in `problem`, the matrix being that of `fixed`."""
-    plan = problem.structure.plan
-    c_fixed = 1 / _coordinate_rows(fixed, _diagonal(fixed))
-    u = _coordinate_rows(problem, speed)
-    Λ = _coordinate_rows(problem, impulse)
-    c = 1 / _coordinate_rows(problem, _diagonal(problem))
+) -> Impulses:
+    """One Newton step from impulses `at`.
 
-    # One odds K_k / c and one remainder R_k per law, the linear law first.
+    Its right side is that of the problem and the smoothing `moving`, with the `speed` of all rows;
+    its matrix that of `fixed`. At a solution, its derivative in `moving` is that of the solution.
+    """
+    problem, smoothing = moving
+    impulse, bounded = at
+    system = _linearized(*fixed, at, speeds(fixed[0], impulse) if moving is not fixed else speed)
+    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
+    c = 1 / coordinate_rows(problem, diagonal(problem))
+
+    # One remainder R_k per law, the linear law first.
     linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
-    odds = [fixed.stiffness / c_fixed]
     remainders = [linear + problem.stiffness * u - problem.impulse]
-    for bound, bound_fixed, λ in zip(problem.bounds, fixed.bounds, bounded, strict=True):
-        Φ, _ = complementarity(bound, λ, u, c, problem.smoothing)
-        _, a = stop_gradient(complementarity(bound_fixed, λ, u, c_fixed, fixed.smoothing))
-        least = LEAST_SOFTNESS[c.dtype.itemsize]
-        b = jnp.maximum(1 - a + a * c_fixed * bound_fixed.compliance, least)
-        odds.append(a / b)
+    for bound, λ, b in zip(problem.bounds, bounded, system.softness, strict=True):
+        Φ, _ = complementarity(widened(bound, Λ), λ, u, c, smoothing)
         remainders.append(bound.sign * Φ / b)
-    total, R = sum(odds), sum(remainders)
+    total, R = sum(system.odds), sum(remainders)
 
     wanted = -(speed + problem.compliance * impulse)
-    extra, right, root = _scaled_system(problem, fixed.compliance, wanted, c_fixed, total, R)
-    factors = _factor(plan, blocks, root, extra)
-
-    def times(y):
-        return root * _delassus(fixed, root * y) + extra * y
-
-    y = jax.lax.custom_linear_solve(
-        times, right, lambda _, b: solve(plan, factors, b), symmetric=True
-    )
-    change = root * y
-    dΛ = _coordinate_rows(problem, change)
+    if problem.follows:
+        change = _coupled_change(fixed[0], blocks, system, wanted, R)
+    else:
+        extra, right, root = _scaled_system(
+            problem, fixed[0].compliance, wanted, system.c, total, R
+        )
+        change = _solve_symmetric(fixed[0], blocks, extra, right, root)
+    dΛ = coordinate_rows(problem, change)
+    for k, B in enumerate(_follows(fixed[0], system), start=1):
+        if B is not None:
+            remainders[k] = remainders[k] + B * dΛ[np.array(problem.bounds[k - 1].normal)]
     new = []
     for k, (bound, λ) in enumerate(zip(problem.bounds, bounded, strict=True), start=1):
         # The share of dΛ + R that falls to law k, less its own remainder, without cancellation.
-        others = [j for j in range(len(odds)) if j != k]
+        others = [j for j in range(len(remainders)) if j != k]
         at_least = jnp.maximum(total, jnp.finfo(total.dtype).tiny)
-        share = odds[k] / at_least
-        rest = sum(odds[j] for j in others) / at_least
+        share = system.odds[k] / at_least
+        rest = sum(system.odds[j] for j in others) / at_least
         rest_R = sum(remainders[j] for j in others)
         # Without any stiffness nothing moves with u, and each law takes back its own remainder.
         rest = jnp.where(total > 0, rest, 1.0)
         new.append(λ + bound.sign * (share * (dΛ + rest_R) - rest * remainders[k]))
     return impulse + change, tuple(new)
+
+
+def _linearized(problem: RowProblem, smoothing: Array, at: Impulses, speed: Array) -> Linearization:
+    """Slopes of all laws at some impulses and the speeds after them."""
+    impulse, bounded = at
+    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
+    c = 1 / coordinate_rows(problem, diagonal(problem))
+    least = LEAST_SOFTNESS[c.dtype.itemsize]
+    odds, softness, widenings = [problem.stiffness / c], [], []
+    for bound, λ in zip(problem.bounds, bounded, strict=True):
+        _, a = complementarity(widened(bound, Λ), λ, u, c, smoothing)
+        b = jnp.maximum(1 - a + a * c * bound.compliance, least)
+        odds.append(a / b)
+        softness.append(b)
+        follows = bound.friction is not None
+        widenings.append(widening(bound, λ, Λ, u, c, smoothing) if follows else None)
+    return Linearization(c, odds, softness, widenings)
+
+
+def _follows(problem: RowProblem, system: Linearization) -> list[Array | None]:
+    """B of each bound: what dΛₙ takes from its dΛ, None where nothing."""
+    return [
+        None if f is None else bound.sign * f / b
+        for bound, f, b in zip(problem.bounds, system.widening, system.softness, strict=True)
+    ]
 
 
 def _scaled_system(problem, hard, wanted, c, odds, R):
@@ -328,61 +279,73 @@ def _scaled_system(problem, hard, wanted, c, odds, R):
     floor = 1e-6
     root = jnp.sqrt(jnp.maximum(odds / (1 + odds), floor**2))
     shape = jnp.broadcast_shapes(hard.shape, wanted.shape, (1, 1, *odds.shape[1:]))
-    extra = _with_coordinate_rows(structure, jnp.broadcast_to(hard, shape), 1 / ((1 + odds) * c))
+    extra = with_coordinate_rows(structure, jnp.broadcast_to(hard, shape), 1 / ((1 + odds) * c))
     right = jnp.broadcast_to(wanted, shape)
-    right = _with_coordinate_rows(structure, right, -R / ((1 + odds) * c * root))
-    return extra, right, _with_coordinate_rows(structure, jnp.ones(shape, hard.dtype), root)
+    right = with_coordinate_rows(structure, right, -R / ((1 + odds) * c * root))
+    return extra, right, with_coordinate_rows(structure, jnp.ones(shape, hard.dtype), root)
 
 
-def _factor(plan: Plan, blocks: Blocks, root: Array | None, extra: Array):
-    scaled = blocks if root is None else scale(plan, blocks, root)
-    return factor(plan, add_diagonal(plan, scaled, extra))
+def _solve_symmetric(
+    problem: RowProblem, blocks: Blocks, extra: Array, right: Array, root: Array | None
+) -> Array:
+    """S y with (S A S + diag(extra)) y = right, S = diag(root), A of the problem and its blocks."""
+    plan = problem.structure.plan
+    root_fixed, extra_fixed = stop_gradient((root, extra))
+    scaled = blocks if root is None else scale(plan, blocks, root_fixed)
+    factors = factor(plan, add_diagonal(plan, scaled, extra_fixed))
+
+    def times(y):
+        if root is None:
+            return delassus(problem, y) + extra * y
+        return root * delassus(problem, root * y) + extra * y
+
+    y = jax.lax.custom_linear_solve(
+        times, right, lambda _, b: solve(plan, factors, b), symmetric=True
+    )
+    return y if root is None else root * y
 
 
-def _residual(
-    problem: RowProblem, impulse: Array, bounded: tuple, speed: Array
-) -> tuple[Array, Array]:
-    """Largest violation of a row's law, as a speed, and the largest of the speeds that cancel in
-    it; constant for differentiation.
-    """
-    problem, impulse, bounded, speed = stop_gradient((problem, impulse, bounded, speed))
+def _coupled_change(
+    problem: RowProblem, blocks: Blocks, system: Linearization, wanted: Array, R: Array
+) -> Array:
+    """dΛ of all rows where friction follows other impulses."""
     structure = problem.structure
-    diagonal = _diagonal(problem)
-    size = largest(jnp.abs(problem.rate) + diagonal * jnp.abs(impulse), 2)
-    violation = jnp.abs(speed + problem.compliance * impulse) * _trailing(structure.hard, speed)
-    worst = largest(violation, 2)
-    if not structure.row:
-        return worst, size
-    c = 1 / _coordinate_rows(problem, diagonal)
-    u, Λ = _coordinate_rows(problem, speed), _coordinate_rows(problem, impulse)
-    linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
-    remainder = linear + problem.stiffness * u - problem.impulse
-    terms = [jnp.abs(remainder) / (c + problem.stiffness)]
-    for bound, λ in zip(problem.bounds, bounded, strict=True):
-        terms.append(jnp.abs(complementarity(bound, λ, u, c, problem.smoothing)[0]) / c)
-    return jnp.maximum(worst, largest(sum(terms), 1)), size
+    plan = structure.plan
+    odds = sum(system.odds)
+    shape = jnp.broadcast_shapes(problem.compliance.shape, wanted.shape)
+    one = jnp.ones(shape, wanted.dtype)
+    α = with_coordinate_rows(structure, one, odds / (1 + odds))
+    own = 1 / ((1 + odds) * system.c)
+    extra = jnp.broadcast_to(problem.compliance, shape)
+    extra = with_coordinate_rows(structure, extra, own)
+    right = with_coordinate_rows(structure, jnp.broadcast_to(wanted, shape), -own * R)
+    links = [
+        (np.array(bound.normal), own * B)
+        for bound, B in zip(problem.bounds, _follows(problem, system), strict=True)
+        if B is not None
+    ]
+    row, node = np.array(structure.row), np.array(structure.node)
 
+    def times(y):
+        Λ = coordinate_rows(problem, y)
+        follow = sum(E * Λ[normal] for normal, E in links)
+        follow = with_coordinate_rows(structure, jnp.zeros_like(y), follow)
+        return α * delassus(problem, y) + extra * y + follow
 
-def _coordinate_rows(problem: RowProblem, x: Array) -> Array:
-    """The coordinate rows of x (rows, nodes, *batch), shape (coordinate rows, *batch)."""
-    structure = problem.structure
-    if structure.range:
-        row, start, stop = structure.range
-        return x[row, start:stop]
-    return x[np.array(structure.row, int), np.array(structure.node, int)]
-
-
-def _with_coordinate_rows(structure: RowStructure, x: Array, values: Array) -> Array:
-    """x (rows, nodes, *batch) with its coordinate rows replaced."""
-    if structure.range:
-        row, start, _ = structure.range
-        at = (row, start) + (0,) * (x.ndim - 2)
-        values = jnp.broadcast_to(values, (*values.shape[:1], *x.shape[2:]))
-        return jax.lax.dynamic_update_slice(x, values[None], at)
-    return x.at[np.array(structure.row), np.array(structure.node)].set(values)
-
-
-def _trailing(constant: np.ndarray, like: Array) -> Array:
-    """A constant (rows, nodes) with axes of size 1 for the batch."""
-    shape = constant.shape + (1,) * (like.ndim - constant.ndim)
-    return jnp.asarray(constant, like.dtype).reshape(shape)
+    α_fixed, extra_fixed, links_fixed = stop_gradient((α, extra, [E for _, E in links]))
+    A = add_diagonal(
+        plan, Blocks(diagonal=blocks.diagonal * α_fixed[:, None], edges=blocks.edges), extra_fixed
+    ).diagonal
+    for (normal, _), E in zip(links, links_fixed, strict=True):
+        A = A.at[row, row[normal], node].add(E)
+    lower, upper = blocks.edges, jnp.swapaxes(blocks.edges, 0, 1)
+    if len(plan.row):
+        lower = take(α_fixed, plan.row, 1)[:, None] * lower
+        upper = take(α_fixed, plan.column, 1)[:, None] * upper
+    factors = factor_general(plan, GeneralBlocks(diagonal=A, lower=lower, upper=upper))
+    return jax.lax.custom_linear_solve(
+        times,
+        right,
+        lambda _, b: solve_general(plan, factors, b),
+        lambda _, b: solve_general_transposed(plan, factors, b),
+    )

@@ -38,7 +38,7 @@ class JaxJoints:
         self.start = jax.block_until_ready(self.system.state(q=start))
         compiled, seconds = _compiled(jax.jit(self.roll), self.system, self.start)
         self.run = lambda: compiled(self.system, self.start)
-        iterations = f"at most {scheme.iterations} iterations" if limits else "linear"
+        iterations = f"at most {scheme.solver.iterations} iterations" if limits else "linear"
         self.note = f"SemiImplicitEuler, {iterations}"
         return {"compile": seconds}
 

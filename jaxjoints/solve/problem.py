@@ -1,0 +1,250 @@
+"""The rows of one step as one problem, whatever solves it: its matrix, its laws, its residual.
+
+Row i of a node has the impulse Λ and the speed u = (A Λ)ᵢ + rateᵢ, A = Σ_b H_bᵀ M_b⁻¹ H_b. Hard
+rows ask for u + compliance Λ = 0 (their target is part of the rate). A coordinate row carries the
+sum of all laws of that coordinate, Λ = λ₀ + Σ σ_k λ_k: one linear law λ₀ = p - K₀ u and any number
+of bounded impulses λ_k (`bounds`).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.lax import stop_gradient
+
+from ..blocks import largest, multiply, multiply_transposed
+from ..pytree import replace, static, struct
+from ..rotation import dot
+from .bounds import BoundedRows, complementarity, widened
+from .factor import Blocks, assemble
+from .graph import Plan
+
+# Softness that makes redundant hard rows solvable, as a share of the diagonal of A, for the
+# precision of float32, 64.
+REGULARIZATION = {4: 1e-6, 8: 1e-12}
+
+# Impulses (Λ, λ_k of each bound).
+Impulses = tuple[Array, tuple[Array, ...]]
+
+
+@dataclass(frozen=True)
+class RowStructure:
+    """The static shape of all rows: nodes of up to `rows` rows in elimination order.
+
+    sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
+        nodes and the bodies there, `bodies` standing for whatever does not move
+    row, node: place of each coordinate row; unused: places of rows that do not exist
+    """
+
+    plan: Plan
+    bodies: int
+    rows: int
+    sides: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    row: tuple[int, ...]
+    node: tuple[int, ...]
+    unused: tuple[tuple[int, int], ...]
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self.plan.order)
+
+    @cached_property
+    def hard(self) -> np.ndarray:
+        """True where a row is bilateral or does not exist, shape (rows, nodes)."""
+        mask = np.ones((self.rows, self.nodes), bool)
+        mask[list(self.row), list(self.node)] = False
+        return mask
+
+    @cached_property
+    def range(self) -> tuple[int, int, int] | None:
+        """Row, first node and end of the coordinate rows if they are one range of one row."""
+        if not self.row:
+            return None
+        first, count = self.node[0], len(self.node)
+        one = len(set(self.row)) == 1 and self.node == tuple(range(first, first + count))
+        return (self.row[0], first, first + count) if one else None
+
+    @cached_property
+    def filler(self) -> np.ndarray:
+        """1 where a row does not exist: its unit pivot, shape (rows, nodes)."""
+        mask = np.zeros((self.rows, self.nodes))
+        for row, node in self.unused:
+            mask[row, node] = 1.0
+        return mask
+
+
+@struct
+class RowProblem:
+    """Everything that the impulses of one step depend on.
+
+    H: wrenches of the rows on the bodies of each side, (6, rows, nodes of the side, *batch)
+    Y: M⁻¹ H
+    rate: speed of each row before impulses, less its target if hard, (rows, nodes, *batch)
+    compliance: cfm/h of the hard rows, (rows, nodes, *batch)
+    stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
+    """
+
+    H: tuple[Array, ...]
+    Y: tuple[Array, ...]
+    rate: Array
+    compliance: Array
+    stiffness: Array
+    impulse: Array
+    bounds: tuple[BoundedRows, ...]
+    structure: RowStructure = static()
+
+    @property
+    def follows(self) -> bool:
+        """Whether an impulse is bounded by another."""
+        return any(bound.friction is not None for bound in self.bounds)
+
+
+@struct
+class RowSolution:
+    """Impulses Λ (rows, nodes, *batch), λ_k of each bound (coordinate rows, *batch), the largest
+    residual of a row [m/s or rad/s], shape (*batch), and the largest speed that its terms cancel.
+    """
+
+    impulse: Array
+    bounded: tuple[Array, ...]
+    residual: Array
+    size: Array
+
+
+class Solver(Protocol):
+    """What finds the impulses of a problem: a frozen record of its settings."""
+
+    def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
+        """Impulses that satisfy all rows, as closely as the solver can.
+
+        start: impulses nearby, such as those of the last step
+        """
+        ...
+
+
+def at_rest(problem: RowProblem) -> Impulses:
+    """No impulse anywhere."""
+    zero = jnp.zeros_like(problem.rate)
+    return zero, tuple(jnp.zeros_like(coordinate_rows(problem, zero)) for _ in problem.bounds)
+
+
+def body_velocities(problem: RowProblem, impulse: Array) -> Array:
+    """M⁻¹ Hᵀ Λ: change of each body's twist in body axes, shape (6, bodies, *batch)."""
+    return _all_velocities(problem, impulse)[:, : problem.structure.bodies]
+
+
+def row_speeds(problem: RowProblem, velocity: Array) -> Array:
+    """Hᵀ v of bodies that move at twists (6, bodies + 1, *batch), shape (rows, nodes, *batch)."""
+    total = None
+    for H, (nodes, bodies) in zip(problem.H, problem.structure.sides, strict=True):
+        part = multiply_transposed(H, velocity[:, np.array(bodies)])
+        if total is None:
+            total = part
+        elif len(nodes) == total.shape[1]:
+            total = total + part
+        else:
+            total = total.at[:, np.array(nodes)].add(part)
+    return total
+
+
+def _all_velocities(problem: RowProblem, impulse: Array) -> Array:
+    total = None
+    for Y, (nodes, bodies) in zip(problem.Y, problem.structure.sides, strict=True):
+        own = impulse if len(nodes) == impulse.shape[1] else impulse[:, np.array(nodes)]
+        part = multiply(Y, own)
+        if total is None:
+            shape = (6, problem.structure.bodies + 1, *part.shape[2:])
+            total = jnp.zeros(shape, part.dtype)
+        total = total.at[:, np.array(bodies)].add(part)
+    return total
+
+
+def speeds(problem: RowProblem, impulse: Array) -> Array:
+    """Speeds of all rows after impulses, less the targets of hard ones."""
+    return problem.rate + delassus(problem, impulse)
+
+
+def delassus(problem: RowProblem, impulse: Array) -> Array:
+    """A Λ, through the bodies."""
+    return row_speeds(problem, _all_velocities(problem, impulse))
+
+
+def diagonal(problem: RowProblem) -> Array:
+    """Diagonal of A, 1 for rows that do not exist, shape (rows, nodes, *batch)."""
+    H, Y = problem.H, problem.Y
+    A = dot(H[0], Y[0]) + dot(H[1], Y[1])
+    for (nodes, _), h, y in zip(problem.structure.sides[2:], H[2:], Y[2:], strict=True):
+        A = A.at[:, np.array(nodes)].add(dot(h, y))
+    return A + trailing(problem.structure.filler, A)
+
+
+def matrix(problem: RowProblem) -> Blocks:
+    """A in blocks on the joint graph."""
+    return assemble(problem.structure.plan, problem.H, problem.Y)
+
+
+def regularized(problem: RowProblem) -> RowProblem:
+    """The problem with the least softness that its hard rows have, and unit pivots as fillers."""
+    A = diagonal(problem)
+    share = REGULARIZATION[A.dtype.itemsize]
+    # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
+    lacking = jnp.maximum(share * A - stop_gradient(problem.compliance), 0.0)
+    filler = trailing(problem.structure.filler, A)
+    return replace(problem, compliance=problem.compliance + lacking + filler)
+
+
+def residual(
+    problem: RowProblem, smoothing: Array, at: Impulses, speed: Array
+) -> tuple[Array, Array]:
+    """Largest violation of a row's law, as a speed, and the largest of the speeds that cancel in
+    it; constant for differentiation.
+
+    smoothing: ν of the bounds [m/s or rad/s]; speed: of all rows after the impulses
+    """
+    problem, smoothing, at, speed = stop_gradient((problem, smoothing, at, speed))
+    impulse, bounded = at
+    structure = problem.structure
+    A = diagonal(problem)
+    size = largest(jnp.abs(problem.rate) + A * jnp.abs(impulse), 2)
+    violation = jnp.abs(speed + problem.compliance * impulse) * trailing(structure.hard, speed)
+    worst = largest(violation, 2)
+    if not structure.row:
+        return worst, size
+    c = 1 / coordinate_rows(problem, A)
+    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
+    linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
+    remainder = linear + problem.stiffness * u - problem.impulse
+    terms = [jnp.abs(remainder) / (c + problem.stiffness)]
+    for bound, λ in zip(problem.bounds, bounded, strict=True):
+        terms.append(jnp.abs(complementarity(widened(bound, Λ), λ, u, c, smoothing)[0]) / c)
+    return jnp.maximum(worst, largest(sum(terms), 1)), size
+
+
+def coordinate_rows(problem: RowProblem, x: Array) -> Array:
+    """The coordinate rows of x (rows, nodes, *batch), shape (coordinate rows, *batch)."""
+    structure = problem.structure
+    if structure.range:
+        row, start, stop = structure.range
+        return x[row, start:stop]
+    return x[np.array(structure.row, int), np.array(structure.node, int)]
+
+
+def with_coordinate_rows(structure: RowStructure, x: Array, values: Array) -> Array:
+    """x (rows, nodes, *batch) with its coordinate rows replaced."""
+    if structure.range:
+        row, start, _ = structure.range
+        at = (row, start) + (0,) * (x.ndim - 2)
+        values = jnp.broadcast_to(values, (*values.shape[:1], *x.shape[2:]))
+        return jax.lax.dynamic_update_slice(x, values[None], at)
+    return x.at[np.array(structure.row), np.array(structure.node)].set(values)
+
+
+def trailing(constant: np.ndarray, like: Array) -> Array:
+    """A constant (rows, nodes) with axes of size 1 for the batch."""
+    shape = constant.shape + (1,) * (like.ndim - constant.ndim)
+    return jnp.asarray(constant, like.dtype).reshape(shape)
