@@ -30,7 +30,7 @@ from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .identify import Identified, Motion, Unknown, identify, pose_residuals
 from .integrate import SemiImplicitEuler
 from .kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
-from .laws import Damping, DryFriction, Law, Limits, Lock, SpringDamper
+from .laws import CoulombFriction, Damping, DryFriction, Law, Limits, Lock, SpringDamper
 from .parallel import use_all_cores
 from .pytree import map_trailing, replace, static, struct
 from .rows import Softness, softness_spring, spring_softness
@@ -38,6 +38,14 @@ from .simulate import project, rollout, step
 from .solve.newton import Newton
 from .spatial import Pose
 from .system import WORLD, Control, Info, State, System, replicate
+from .transmissions import (
+    Differential,
+    Follower,
+    Mimic,
+    RackAndPinion,
+    Transmission,
+    Weighted,
+)
 
 __all__ = [
     # describing a mechanism
@@ -80,6 +88,13 @@ __all__ = [
     "BevelGear",
     "AngularMotor",
     "LinearMotor",
+    # coupling the coordinates of several joints
+    "Transmission",
+    "Weighted",
+    "Mimic",
+    "RackAndPinion",
+    "Differential",
+    "Follower",
     # functions of coordinates
     "Function",
     "Constant",
@@ -100,6 +115,7 @@ __all__ = [
     "SpringDamper",
     "Damping",
     "DryFriction",
+    "CoulombFriction",
     "spring_softness",
     "softness_spring",
     # simulating

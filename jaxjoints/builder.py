@@ -1,7 +1,7 @@
 """SystemBuilder: bodies and joints by name, checked as they come, made into System and State."""
 
 import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,15 @@ import numpy as np
 from jax import Array
 
 from .couplings.coupling import Coupling
+from .grouping import GivenJoint, GivenTransmission, joint_groups, transmission_groups
+from .joint_validation import read_transmission, winding_notes
 from .laws import Law
 from .pytree import replace
 from .rows import Softness
 from .spatial import Pose
 from .start import WORLD_INDEX, start_state
-from .system import WORLD, JointGroup, State, System, Topology
+from .system import WORLD, State, System, Topology
+from .transmissions import Transmission
 from .validation import check_time_step as check_time_step
 from .validation import (
     near_matches,
@@ -49,39 +52,6 @@ class _Body:
         return f"mass {self.mass:g}, com {self.com.tolist()}"
 
 
-@dataclass(frozen=True)
-class _Joint:
-    coupling: Coupling
-    child: str
-    parent: str
-    frames: tuple[Pose, Pose]
-    laws: tuple[Law, ...]
-    softness: tuple[np.ndarray, np.ndarray]
-    attachment: tuple[float, float]
-    q: Array | None
-    qd: Array | None
-
-    def __str__(self) -> str:
-        return f"{type(self.coupling).__name__} of {self.child!r} on {self.parent!r}"
-
-    @property
-    def rigid(self) -> bool:
-        return not self.softness[1].any()
-
-    @property
-    def leaves(self) -> dict[str, Any]:
-        """Fields of a `JointGroup` that are stacked."""
-        names = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm")
-        values = (self.coupling, *self.frames, self.laws, *self.softness)
-        return dict(zip(names, values, strict=True))
-
-    @property
-    def kind(self) -> Hashable:
-        """Joints of equal kind make one group."""
-        leaves, structure = jax.tree.flatten(self.leaves)
-        return structure, tuple(x.shape for x in leaves), self.attachment, self.rigid
-
-
 class SystemBuilder:
     """Collects bodies and joints, then makes the `System` and the state it starts from.
 
@@ -106,7 +76,8 @@ class SystemBuilder:
         self._softness = Softness(erp, cfm)
         read_softness("system", self._softness, 0)
         self._bodies: dict[str, _Body] = {}
-        self._joints: dict[str, _Joint] = {}
+        self._joints: dict[str, GivenJoint] = {}
+        self._transmissions: dict[str, GivenTransmission] = {}
         self._notes: list[str] = []
 
     def body(
@@ -209,7 +180,7 @@ class SystemBuilder:
         laws, law_notes = read_laws(
             owner, laws, dof=dof, erp=self._softness.erp, allow_active=allow_active
         )
-        joint = _Joint(
+        joint = GivenJoint(
             coupling=coupling,
             child=child,
             parent=parent,
@@ -223,8 +194,51 @@ class SystemBuilder:
             qd=None if qd is None else _unbatched(owner, "qd", qd, dof),
         )
         _add("joint", self._joints, name, joint)
-        self._notes += notes + law_notes + _winding_notes(owner, joint)
+        self._notes += notes + law_notes + winding_notes(owner, coupling, laws)
         self._check_masses(owner, child, parent)
+        return name
+
+    def transmission(
+        self,
+        name: str,
+        transmission: Transmission,
+        *,
+        joints: Sequence[str],
+        laws: Law | Iterable[Law] = (),
+        softness: Softness | None = None,
+        allow_active: bool = False,
+    ) -> str:
+        """Couple the coordinates of joints that are there already; returns its name.
+
+        transmission: its values f(q) of the coordinates of the joints, held at 0
+        joints: their names, in the order in which it takes their coordinates
+        laws: forces along values, instead of holding them; a law's `coordinate` is the value
+        softness: of the values that are held; by default the builder's
+        allow_active: as in `joint`
+
+        Raises: ValueError naming the transmission, the field, the value and the rule.
+        """
+        owner = f"transmission {name!r}"
+        joints = (joints,) if isinstance(joints, str) else tuple(joints)
+        for i, joint in enumerate(joints):
+            if joint not in self._joints:
+                raise ValueError(
+                    f"{owner}: {joint!r} is no joint; {near_matches(joint, self._joints)} (joints "
+                    "are added before their transmissions)"
+                )
+            if joint in joints[:i]:
+                raise ValueError(f"{owner}: joint {joint!r} is given twice; name each once")
+        dof = sum(self._joints[joint].coupling.dof for joint in joints)
+        if not dof:
+            raise ValueError(f"{owner}: joints {list(joints)} have no coordinates to couple")
+        made = read_transmission(owner, transmission, dof)
+        kept, notes = read_laws(
+            owner, laws, dof=made.rows, erp=self._softness.erp, allow_active=allow_active
+        )
+        given = self._softness if softness is None else softness
+        record = GivenTransmission(made, joints, kept, read_softness(owner, given, made.rows))
+        _add("transmission", self._transmissions, name, record)
+        self._notes += notes
         return name
 
     def build(self) -> tuple[System, State]:
@@ -239,30 +253,11 @@ class SystemBuilder:
         if not bodies:
             raise ValueError("system: there are no bodies; add one with `body`")
         index = {name: i for i, name in enumerate(bodies)} | {WORLD: WORLD_INDEX}
-        dofs = [joint.coupling.dof for joint in joints.values()]
-        starts = [sum(dofs[:i]) for i in range(len(dofs))]
-        kinds: dict[Hashable, list[int]] = {}
-        for i, joint in enumerate(joints.values()):
-            kinds.setdefault(joint.kind, []).append(i)
-        everything = list(joints.values())
-        groups = []
-        for members in kinds.values():
-            same = [everything[i] for i in members]
-            stacked = jax.tree.map(_stacked, *(joint.leaves for joint in same))
-            groups.append(
-                JointGroup(
-                    **stacked,
-                    joints=tuple(members),
-                    child=tuple(index[joint.child] for joint in same),
-                    parent=tuple(index[joint.parent] for joint in same),
-                    start=tuple(starts[i] for i in members),
-                    attachment=same[0].attachment,
-                    rigid=same[0].rigid,
-                )
-            )
+        groups = joint_groups(joints, index)
         topology = Topology(
             bodies=tuple(bodies),
             joints=tuple(joints),
+            transmissions=tuple(self._transmissions),
             moving=tuple(body.moving for body in bodies.values()),
             notes=tuple(self._notes),
         )
@@ -272,7 +267,8 @@ class SystemBuilder:
             inertia=jnp.array(np.stack([b.inertia for b in bodies.values()], axis=-1), dtype),
             com=jnp.array(np.stack([b.com for b in bodies.values()], axis=-1), dtype),
             gravity=jnp.array(self._gravity, dtype),
-            groups=tuple(groups),
+            groups=groups,
+            transmissions=transmission_groups(self._transmissions, list(joints), groups),
             topology=topology,
         )
         ranks = tuple(leaf.ndim for leaf in jax.tree.leaves(system))
@@ -329,50 +325,6 @@ class SystemBuilder:
                 f"by more than {MASS_RATIO:g} in mass; the solve loses that many digits",
                 stacklevel=3,
             )
-
-
-def _winding_notes(owner: str, joint: _Joint) -> list[str]:
-    """A note for each pair of limits further apart than a turn of an angle that winds.
-
-    Raises: ValueError for such limits of an angle that ends before (a rotation vector's at 2π)
-    """
-    notes = []
-
-    def directions(q):
-        """How many ways the pose can move at the coordinates q."""
-        slope = jax.jacfwd(lambda q: jnp.append(joint.coupling.pose(q).R, joint.coupling.pose(q).p))
-        return np.linalg.matrix_rank(np.asarray(slope(q)), tol=1e-4)
-
-    for law in joint.laws:
-        lower, upper = getattr(law, "lower", None), getattr(law, "upper", None)
-        if lower is None or upper is None or not upper - lower > 2 * np.pi:
-            continue
-        q = jnp.zeros(joint.coupling.dof, precision())
-        here = joint.coupling.pose(q)
-        there = joint.coupling.pose(q.at[law.coordinate].set(2 * jnp.pi))
-        same = np.allclose(here.R, there.R, atol=1e-5) and np.allclose(here.p, there.p, atol=1e-5)
-        if same:
-            # The outermost whole turns within reach: an angle that ends does so at all of them.
-            ends = {np.ceil(lower / (2 * np.pi)), np.floor(upper / (2 * np.pi))}
-            turns = [float(k) for k in ends if k and np.isfinite(k)]
-            if any(
-                directions(q.at[law.coordinate].set(2 * np.pi * k)) < directions(q) for k in turns
-            ):
-                raise ValueError(
-                    f"{owner}: limits {float(lower):.6g} to {float(upper):.6g} of coordinate "
-                    f"{law.coordinate} reach a whole turn, where this coordinate of "
-                    f"{type(joint.coupling).__name__} ends; keep them within ±2π, or use a joint "
-                    "whose angles are counted over turns (Hinge, Gimbal)"
-                )
-            notes.append(
-                f"{owner}: limits of coordinate {law.coordinate} span {float(upper - lower):.6g} "
-                "rad, more than a turn; the angle is counted over turns from where it starts"
-            )
-    return notes
-
-
-def _stacked(*leaves: Array) -> Array:
-    return jnp.array(np.stack(leaves, axis=-1), precision())
 
 
 def _unbatched(owner: str, field: str, value: Any, dof: int) -> Array:

@@ -1,14 +1,21 @@
 """From places to impulses: the rows of all joints and laws, and the problem they make together."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .blocks import materialize, multiply
-from .couplings.coupling import CouplingRows
-from .kinematics import JointPlaces, Mechanism, coordinate_indices, speeds_along, wrenches_on_bodies
+from .blocks import materialize, multiply, multiply_transposed
+from .kinematics import (
+    JointPlaces,
+    Mechanism,
+    coordinate_indices,
+    transmission_rows,
+    wrenches_on_bodies,
+)
 from .laws import Law
 from .layout import GroupRows, Layout, layout
 from .pytree import map_trailing
@@ -16,7 +23,6 @@ from .rows import Bound, Hard, Linear
 from .solve.bounds import BoundedRows
 from .solve.problem import RowProblem, RowSolution
 from .spatial import cross, dot, matmul
-from .system import JointGroup
 
 # Compliance [velocity per impulse] that switches a row off in a position projection.
 SWITCHED_OFF = 1e9
@@ -34,46 +40,38 @@ def row_problem(
     """
     system = mechanism.system
     plan = layout(system)
-    parts = [
-        _group_problem(mechanism, group, rows, place, velocity, dt)
-        for group, rows, place in zip(system.groups, plan.groups, places, strict=True)
-        if rows.rows
-    ]
+    parts = [_problem(own, velocity, dt, mechanism) for own in _all_rows(mechanism, places, dt)]
     return _join(plan, parts)
 
 
 def projection_problem(mechanism: Mechanism, places: tuple[JointPlaces, ...]) -> RowProblem:
-    """Rows for position projection: A λ = -φ for rigid joints, hard locks and violated hard stops.
+    """Rows for position projection: A λ = -φ for rigid joints and transmissions, hard locks and
+    violated hard stops.
 
     The speeds of this problem are displacements: h = 1, v = 0, erp = 1.
     """
-    system = mechanism.system
-    plan = layout(system)
+    plan = layout(mechanism.system)
     still = jnp.zeros((6, *mechanism.inverse_mass.shape), mechanism.inverse_mass.dtype)
     one = jnp.ones((), still.dtype)
     parts = []
-    for group, rows, place in zip(system.groups, plan.groups, places, strict=True):
-        if not rows.rows:
-            continue
-        part = _group_problem(mechanism, group, rows, place, still, one)
-        rate = [place.rows.error]
-        off = 0.0 if group.rigid else SWITCHED_OFF
-        compliance = [jnp.full_like(place.rows.error, off)]
-        forces = _forces(group, place, one)
+    for own in _all_rows(mechanism, places, one):
+        rows = own.rows
+        part = _problem(own, still, one, mechanism)
+        rate = [own.error]
+        off = 0.0 if own.rigid else SWITCHED_OFF
+        compliance = [jnp.full_like(own.error, off)]
         part["stiffness"], part["impulse"], part["bounds"] = [], [], []
         for coordinate in rows.hard:
-            force = next(
-                f for law, f in forces if law.coordinate == coordinate and law.kind is Hard
-            )
-            rate.append(force.error[None])
-            compliance.append(jnp.where(force.compliance > 0, SWITCHED_OFF, 0.0)[None])
+            held = _holding(own, coordinate)
+            rate.append((own.q[coordinate] if held is None else held.error)[None])
+            soft = off if held is None else jnp.where(held.compliance > 0, SWITCHED_OFF, 0.0)
+            compliance.append(jnp.broadcast_to(soft, own.q.shape[1:])[None])
         for coordinate in rows.soft:
-            violation = jnp.zeros_like(place.rows.q[coordinate])
-            for law, force in forces:
+            violation = jnp.zeros_like(own.q[coordinate])
+            for law, force in own.forces:
                 if law.coordinate == coordinate and law.kind is Bound:
                     violation = violation + force.sign * force.violation
-            index = rows.place(coordinate, group.coupling.dof)
-            inverse_mass = _row_diagonal(part, index)
+            inverse_mass = _row_diagonal(part, rows.place(coordinate))
             held = jnp.where(violation != 0, 1e5 / inverse_mass, 0.0)
             part["stiffness"].append(held)
             part["impulse"].append(-held * violation)
@@ -108,9 +106,10 @@ def flat_impulses(plan: Layout, solution: RowSolution) -> Array:
 
 def joint_impulses(
     mechanism: Mechanism, places: tuple[JointPlaces, ...], impulse: Array
-) -> tuple[Array, list[Array]]:
-    """Impulse of each joint's rows on its child at C in C axes, shape (6, joints, *batch), and of
-    the laws on each coordinate, one array (k, joints of the group, *batch) per group.
+) -> tuple[Array, list[Array], Array]:
+    """Impulse of each joint's rows on its child at C in C axes, shape (6, joints, *batch); of the
+    laws on each coordinate, one array (k, joints of the group, *batch) per group; and along each
+    value of the transmissions, shape (values, *batch).
     """
     system = mechanism.system
     plan = layout(system)
@@ -118,9 +117,10 @@ def joint_impulses(
     wrench = jnp.zeros((6, len(system.topology.joints), *batch), impulse.dtype)
     by_coordinate = []
     first = 0
-    if plan.permutation is not None:
-        impulse = impulse[:, np.argsort(plan.permutation)]
-    for group, rows, place in zip(system.groups, plan.groups, places, strict=True):
+    if plan.permutations[0] is not None:
+        impulse = impulse[:, np.argsort(plan.permutations[0])]
+    joint_rows = plan.groups[: len(system.groups)]
+    for group, rows, place in zip(system.groups, joint_rows, places, strict=True):
         joints, k = len(group.joints), group.coupling.dof
         along = jnp.zeros((k, joints, *batch), impulse.dtype)
         if rows.rows:
@@ -132,9 +132,17 @@ def joint_impulses(
                 total = total + jnp.concatenate([jnp.zeros_like(moment), moment], axis=0)
             wrench = wrench.at[:, np.array(group.joints)].set(total)
             for coordinate in rows.hard + rows.soft:
-                along = along.at[coordinate].set(own[rows.place(coordinate, k)])
+                along = along.at[coordinate].set(own[rows.place(coordinate)])
         by_coordinate.append(along)
-    return wrench, by_coordinate
+    values = jnp.zeros((system.values, *batch), impulse.dtype)
+    own_rows = plan.groups[len(system.groups) :]
+    for group, rows in zip(system.transmissions, own_rows, strict=True):
+        count = len(group.members)
+        for value in rows.hard + rows.soft:
+            own = impulse[rows.place(value), first : first + count]
+            values = values.at[np.array(group.start) + value].set(own)
+        first += count
+    return wrench, by_coordinate, values
 
 
 def effort_impulse(
@@ -164,52 +172,116 @@ def over_mass(mechanism: Mechanism, H: Array, body: np.ndarray) -> Array:
     return jnp.concatenate(jnp.broadcast_arrays(linear, angular), axis=0)
 
 
-def _forces(group: JointGroup, place: JointPlaces, dt: Array) -> list[tuple[Law, Any]]:
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a group's nodes, n of them, before any step.
+
+    H: wrenches on each of their bodies, (6, rows, n, *batch); bodies: which these are
+    erp, cfm: of the bilateral rows, and of the coordinates that are held without a law
+    error, drift: of the bilateral rows; q: coordinates, or values of transmissions
+    forces: what each law asks for
+    """
+
+    rows: GroupRows
+    H: tuple[Array, ...]
+    bodies: tuple[np.ndarray, ...]
+    erp: Array
+    cfm: Array
+    error: Array
+    drift: Array
+    q: Array
+    forces: list[tuple[Law, Any]]
+    rigid: bool
+
+
+def _all_rows(mechanism: Mechanism, places: tuple[JointPlaces, ...], dt: Array) -> Iterator[_Rows]:
+    """The rows of all groups, in the order of the layout."""
+    system = mechanism.system
+    plan = layout(system)
+    count = len(system.groups)
+    for group, rows, place in zip(system.groups, plan.groups[:count], places, strict=True):
+        if not rows.rows:
+            continue
+        yield _Rows(
+            rows=rows,
+            H=wrenches_on_bodies(group, place, rows.rows),
+            bodies=(np.array(group.child), np.array(group.parent)),
+            erp=group.erp,
+            cfm=group.cfm,
+            error=place.rows.error,
+            drift=place.rows.drift,
+            q=place.rows.q,
+            forces=_forces(group.laws, place.rows.q, dt),
+            rigid=group.rigid,
+        )
+    for group, rows in zip(system.transmissions, plan.groups[count:], strict=True):
+        value, H = transmission_rows(mechanism, group, places)
+        order = np.array(rows.rows)
+        none = jnp.zeros((0, *value.shape[1:]), value.dtype)
+        yield _Rows(
+            rows=rows,
+            H=tuple(side[:, order] for side in H),
+            bodies=tuple(np.array(bodies) for bodies in zip(*group.bodies, strict=True)),
+            erp=group.erp,
+            cfm=group.cfm,
+            error=none,
+            drift=none,
+            q=value,
+            forces=_forces(group.laws, value, dt),
+            rigid=group.rigid,
+        )
+
+
+def _forces(laws: tuple[Law, ...], q: Array, dt: Array) -> list[tuple[Law, Any]]:
     """What each law of a group asks for, arrays (joints, *batch)."""
     forces = []
-    for law in group.laws:
-        q = place.rows.q[law.coordinate]
+    for law in laws:
+        own = q[law.coordinate]
         if law.elementwise:
-            forces.append((law, law.force(q, dt)))
+            forces.append((law, law.force(own, dt)))
         else:
-            mapped = map_trailing(lambda law, q: law.force(q, dt), q.ndim, law, q)
+            mapped = map_trailing(lambda law, q: law.force(q, dt), own.ndim, law, own)
             forces.append((law, mapped))
     return forces
 
 
-def _group_problem(
-    mechanism: Mechanism,
-    group: JointGroup,
-    rows: GroupRows,
-    place: JointPlaces,
-    velocity: Array,
-    dt: Array,
-) -> dict[str, Any]:
+def _holding(own: _Rows, coordinate: int) -> Hard | None:
+    """The law that holds a coordinate, None for one that is held without."""
+    laws = (f for law, f in own.forces if law.coordinate == coordinate and law.kind is Hard)
+    return next(laws, None)
+
+
+def _problem(own: _Rows, velocity: Array, dt: Array, mechanism: Mechanism) -> dict[str, Any]:
     """Parts of the problem that one group's nodes contribute, by field."""
-    H_child, H_parent = wrenches_on_bodies(group, place, rows.rows)
-    child, parent = np.array(group.child), np.array(group.parent)
-    speed = speeds_along(group, H_child, H_parent, velocity)
-    found: CouplingRows = place.rows
-    hard_rate = [found.drift + group.erp * found.error / dt]
-    compliance = [jnp.broadcast_to(group.cfm / dt, found.error.shape)]
-    forces = _forces(group, place, dt)
+    rows = own.rows
+    speed = sum(
+        multiply_transposed(H, velocity[:, bodies])
+        for H, bodies in zip(own.H, own.bodies, strict=True)
+    )
+    count = len(own.error)
+    hard_rate = [own.drift + own.erp[:count] * own.error / dt]
+    compliance = [jnp.broadcast_to(own.cfm[:count] / dt, own.error.shape)]
     for coordinate in rows.hard:
-        force = next(f for law, f in forces if law.coordinate == coordinate and law.kind is Hard)
-        hard_rate.append(force.bias[None])
-        compliance.append(jnp.broadcast_to(force.compliance, found.q.shape[1:])[None])
+        held = _holding(own, coordinate)
+        if held is None:
+            bias, soft = own.erp[coordinate] * own.q[coordinate] / dt, own.cfm[coordinate] / dt
+        else:
+            bias, soft = held.bias, held.compliance
+        hard_rate.append(bias[None])
+        compliance.append(jnp.broadcast_to(soft, own.q.shape[1:])[None])
     stiffness, impulse, bounds = [], [], []
     for coordinate in rows.soft:
-        q = found.q[coordinate]
-        own = [(law, force) for law, force in forces if law.coordinate == coordinate]
-        linear = [force for law, force in own if law.kind is Linear]
+        q = own.q[coordinate]
+        forces = [(law, force) for law, force in own.forces if law.coordinate == coordinate]
+        linear = [force for law, force in forces if law.kind is Linear]
         stiffness.append(sum((f.stiffness for f in linear), jnp.zeros_like(q)))
         impulse.append(sum((f.impulse for f in linear), jnp.zeros_like(q)))
-        bounds.append([(law.two_sided, force) for law, force in own if law.kind is Bound])
+        bounds.append([(law.two_sided, force) for law, force in forces if law.kind is Bound])
     return {
-        "H": (H_child, H_parent),
-        "Y": (over_mass(mechanism, H_child, child), over_mass(mechanism, H_parent, parent)),
-        "rate": speed + _place_rows(rows, hard_rate, H_parent),
-        "compliance": _place_rows(rows, compliance, H_parent),
+        "H": own.H,
+        "Y": tuple(over_mass(mechanism, H, at) for H, at in zip(own.H, own.bodies, strict=True)),
+        "rate": speed + _place_rows(rows, hard_rate, own.H[1]),
+        "compliance": _place_rows(rows, compliance, own.H[1]),
         "stiffness": stiffness,
         "impulse": impulse,
         "bounds": bounds,
@@ -235,8 +307,8 @@ def _join(plan: Layout, parts: list[dict], bounded: bool = True) -> RowProblem:
     like = parts[0]["rate"]
     batch = jnp.broadcast_shapes(*(part["rate"].shape[2:] for part in parts))
 
-    def join(fields, height_axis):
-        arrays = []
+    def join(fields, height_axis, side=0):
+        arrays, permutation = [], plan.permutations[side]
         for x in fields:
             missing = structure.rows - x.shape[height_axis]
             if missing:
@@ -248,11 +320,7 @@ def _join(plan: Layout, parts: list[dict], bounded: bool = True) -> RowProblem:
             tail = jnp.broadcast_shapes(*(x.shape[height_axis + 2 :] for x in arrays))
             arrays = [jnp.broadcast_to(x, x.shape[: height_axis + 2] + tail) for x in arrays]
         x = jnp.concatenate(arrays, axis=height_axis + 1) if len(arrays) > 1 else arrays[0]
-        return (
-            x
-            if plan.permutation is None
-            else jnp.take(x, np.array(plan.permutation), height_axis + 1)
-        )
+        return x if permutation is None else jnp.take(x, np.array(permutation), height_axis + 1)
 
     def coordinates(arrays):
         if not arrays:
@@ -260,21 +328,30 @@ def _join(plan: Layout, parts: list[dict], bounded: bool = True) -> RowProblem:
         return jnp.concatenate([jnp.broadcast_to(x, (x.shape[0], *batch)) for x in arrays], axis=0)
 
     slots = []
-    for slot, two_sided in enumerate(plan.bounds if bounded else ()):
-        rank = slot - plan.bounds.index(two_sided)
-        fields = ["sign", "bias", "compliance", "present"] + ["lower", "upper"] * two_sided
+    kinds = [slot.two_sided for slot in plan.bounds]
+    for i, slot in enumerate(plan.bounds if bounded else ()):
+        rank = i - kinds.index(slot.two_sided)
+        fields = ["sign", "bias", "compliance", "present"] + ["lower", "upper"] * slot.two_sided
+        fields += ["friction"] * (slot.normal is not None)
         arrays: dict[str, list[Array]] = {field: [] for field in fields}
         for part in parts:
             for own, stiffness in zip(part["bounds"], part["stiffness"], strict=True):
-                found = [force for kind, force in own if kind is two_sided]
+                found = [force for kind, force in own if kind is slot.two_sided]
                 for field in fields:
-                    x = getattr(found[rank], field) if rank < len(found) else _inert(field)
+                    x = getattr(found[rank], field) if rank < len(found) else None
+                    x = _inert(field) if x is None else x
                     shape = (stiffness.shape[0], *batch)
                     arrays[field].append(jnp.broadcast_to(x, shape).astype(like.dtype))
-        slots.append(BoundedRows(**{field: coordinates(x) for field, x in arrays.items()}))
+        given = {field: coordinates(x) for field, x in arrays.items()}
+        slots.append(BoundedRows(**given, normal=slot.normal or ()))
     problem = RowProblem(
-        tuple(join([part["H"][side] for part in parts], 1) for side in range(2)),
-        tuple(join([part["Y"][side] for part in parts], 1) for side in range(2)),
+        *(
+            tuple(
+                join([part[field][side] for part in parts if len(part[field]) > side], 1, side)
+                for side in range(len(structure.sides))
+            )
+            for field in ("H", "Y")
+        ),
         join([part["rate"] for part in parts], 0),
         join([part["compliance"] for part in parts], 0),
         coordinates([x for part in parts for x in part["stiffness"]]),

@@ -23,6 +23,7 @@ from .kinematics import (
     gather_coordinates,
     joint_places,
     speeds_along,
+    transmission_rows,
     wrenches_on_bodies,
 )
 from .layout import layout
@@ -200,12 +201,18 @@ def _info(
             continue
         child, parent = wrenches_on_bodies(group, place, range(6 - k, 6))
         qd.append(speeds_along(group, child, parent, twist))
+    for group in system.transmissions:
+        if group.held:
+            value, _ = transmission_rows(mechanism, group, places)
+            worst = jnp.max(jnp.abs(value[np.array(group.held)]), axis=(0, 1))
+            errors.append(jnp.broadcast_to(worst, batch))
     if solution is None:
         wrench = jnp.zeros((6, len(system.topology.joints), *batch), dt.dtype)
         law_force, residual, size = jnp.zeros_like(q), zero, zero
+        values = jnp.zeros((0, *batch), dt.dtype)
     else:
-        impulse, by_coordinate = joint_impulses(mechanism, places, solution.impulse)
-        wrench = impulse / dt
+        impulse, by_coordinate, values = joint_impulses(mechanism, places, solution.impulse)
+        wrench, values = impulse / dt, values / dt
         law_force = gather_coordinates(mechanism, by_coordinate, new) / dt
         residual = jnp.broadcast_to(solution.residual, batch)
         size = jnp.broadcast_to(solution.size, batch)
@@ -220,6 +227,7 @@ def _info(
         qd=gather_coordinates(mechanism, qd, new),
         wrench=wrench,
         law_force=law_force,
+        transmission_force=values,
     )
 
 

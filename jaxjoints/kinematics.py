@@ -1,13 +1,14 @@
 """Where joints stand and how bodies move: relative poses, coordinates, energy, momentum."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .blocks import inverse, materialize, multiply_transposed
+from .blocks import inverse, materialize, multiply_transposed, product_transposed
 from .couplings.coupling import CouplingRows
 from .pytree import map_trailing, replace, static, struct
 from .spatial import (
@@ -23,7 +24,16 @@ from .spatial import (
     quat_rotate_inverse,
     quat_to_matrix,
 )
-from .system import STATE_RANKS, JointGroup, State, System, batch_shape, expand
+from .system import (
+    STATE_RANKS,
+    JointGroup,
+    State,
+    System,
+    TransmissionGroup,
+    batch_shape,
+    expand,
+)
+from .transmissions import Transmission
 
 
 @struct
@@ -34,7 +44,7 @@ class Mechanism:
 
     inverse_mass: [1/kg], shape (bodies + 1, *batch); inverse_inertia: body axes [1/(kg m²)], shape
     (3, 3, bodies + 1, *batch); both 0 for the world and bodies of prescribed motion
-    orders: for each group the order in which its joints stand here
+    orders: for each group the order in which its joints stand here, then the transmissions
     """
 
     system: System
@@ -61,18 +71,25 @@ class JointPlaces:
 def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | None = None):
     """A `Mechanism` for `batch` batch axes, the joints of each group in the given order."""
     if orders is None:
-        orders = tuple(tuple(range(len(group.joints))) for group in system.groups)
+        items = [g.joints for g in system.groups] + [g.members for g in system.transmissions]
+        orders = tuple(tuple(range(len(item))) for item in items)
     ranks = system.topology.ranks
     rank_tree = jax.tree.unflatten(jax.tree.structure(system), ranks)
     system = expand(system, list(ranks), batch)
-    groups = []
-    for group, rank, order in zip(system.groups, rank_tree.groups, orders, strict=True):
-        if order != tuple(range(len(order))):
-            picked = np.array(order)
-            group = jax.tree.map(lambda x, r: jnp.take(x, picked, axis=r - 1), group, rank)  # noqa: B023
-            names = ("joints", "child", "parent", "start")
-            group = replace(group, **{n: tuple(getattr(group, n)[i] for i in order) for n in names})
-        groups.append(_about_centres(group, _with_world(system.com)))
+    joints = len(system.groups)
+    groups = [
+        _about_centres(
+            _ordered(group, rank, order, "joints", "child", "parent", "start"),
+            _with_world(system.com),
+        )
+        for group, rank, order in zip(system.groups, rank_tree.groups, orders, strict=False)
+    ]
+    transmissions = [
+        _ordered(group, rank, order, "members", "joints", "bodies", "start")
+        for group, rank, order in zip(
+            system.transmissions, rank_tree.transmissions, orders[joints:], strict=True
+        )
+    ]
     moving = _moving(system, batch)
     identity = jnp.eye(3, dtype=system.inertia.dtype).reshape((3, 3) + (1,) * (batch + 1))
     # Bodies of prescribed motion: their numbers may be anything and must not reach a division.
@@ -81,7 +98,8 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     inverse_mass = _with_world(jnp.where(moving, 1 / mass, 0.0), axis=0)
     inverse_inertia = jnp.where(moving[None, None], inverse(inertia), 0.0)
     inverse_inertia = _with_world(inverse_inertia, axis=2)
-    return Mechanism(replace(system, groups=tuple(groups)), inverse_mass, inverse_inertia, orders)
+    system = replace(system, groups=tuple(groups), transmissions=tuple(transmissions))
+    return Mechanism(system, inverse_mass, inverse_inertia, orders)
 
 
 def joint_places(mechanism: Mechanism, state: State) -> tuple[JointPlaces, ...]:
@@ -221,6 +239,15 @@ def _moving(system: System, batch: int) -> np.ndarray:
     return np.array(system.topology.moving).reshape((-1,) + (1,) * batch)
 
 
+def _ordered(group: Any, ranks: Any, order: tuple[int, ...], *fields: str) -> Any:
+    """A group with its items, leaves and static fields, in the given order."""
+    if order == tuple(range(len(order))):
+        return group
+    picked = np.array(order)
+    group = jax.tree.map(lambda x, r: jnp.take(x, picked, axis=r - 1), group, ranks)
+    return replace(group, **{f: tuple(getattr(group, f)[i] for i in order) for f in fields})
+
+
 def _about_centres(group: JointGroup, com: Array) -> JointGroup:
     """A group whose frames stand about the centres of mass, with unit quaternions."""
     child, parent = np.array(group.child), np.array(group.parent)
@@ -263,6 +290,45 @@ def _picked(W: Array, rows: Sequence[int]) -> Array:
     if tuple(rows) == tuple(range(first, first + count)):
         return W[first : first + count]
     return W[np.array(rows)]
+
+
+def transmission_rows(
+    mechanism: Mechanism, group: TransmissionGroup, places: tuple[JointPlaces, ...]
+) -> tuple[Array, tuple[Array, ...]]:
+    """Values (rows, n, *batch) of the transmissions of a group, and the wrenches of unit impulses
+    along them on each of their bodies, about the centres of mass in body axes, (6, rows, n, *batch)
+    each.
+
+    Transmissions of joints in the groups as they stand in the mechanism.
+    """
+    found, q = [], []
+    for slot, g in enumerate(group.groups):
+        own, place = mechanism.system.groups[g], places[g]
+        at = np.array([own.joints.index(joints[slot]) for joints in group.joints])
+        k = own.coupling.dof
+        wrenches = wrenches_on_bodies(own, place, range(6 - k, 6))
+        found.append([jnp.take(H, at, axis=2) for H in wrenches])
+        q.append(jnp.take(place.rows.q, at, axis=1))
+    tail = jnp.broadcast_shapes(*(x.shape[1:] for x in q))
+    q = jnp.concatenate([jnp.broadcast_to(x, x.shape[:1] + tail) for x in q])
+    value, slope = map_trailing(_value_and_slope, q.ndim - 1, group.transmission, q)
+    sides: list[Any] = [0.0] * len(group.bodies[0])
+    first = 0
+    for ends, wrenches in zip(group.ends, found, strict=True):
+        k = wrenches[0].shape[1]
+        share = slope[:, first : first + k]
+        first += k
+        for side, H in zip(ends, wrenches, strict=True):
+            if side >= 0:
+                sides[side] = sides[side] + product_transposed(H, share)
+    # A world that only fills a side feels nothing.
+    like = product_transposed(found[0][0], slope[:, : found[0][0].shape[1]])
+    return value, tuple(jnp.broadcast_to(side, like.shape) for side in sides)
+
+
+def _value_and_slope(transmission: Transmission, q: Array) -> tuple[Array, Array]:
+    """f(q), shape (rows,), and ∂f/∂q, shape (rows, k), of one transmission."""
+    return transmission.value(q), jax.jacfwd(transmission.value)(q)
 
 
 def _moved(place: Pose, D_to_C: Array, share: float, W: Array) -> Array:

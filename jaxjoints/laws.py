@@ -22,11 +22,13 @@ class Law:
     elementwise: `force` takes trailing batch axes as they are
     kind: the type of row that `force` returns: `Linear`, `Hard` or `Bound`
     two_sided: a `Bound` with lower and upper
+    normal: the coordinate of the joint whose force by laws a `Bound` with friction follows, or None
     """
 
     coordinate: int
     kind: ClassVar[type]
     two_sided: ClassVar[bool] = False
+    normal: int | None = None
     elementwise: ClassVar[bool] = False
 
     def force(self, q: Array, dt: Array) -> Linear | Hard | Bound:
@@ -192,6 +194,36 @@ class DryFriction(Law):
         return _check_numbers(self)
 
 
+@struct
+class CoulombFriction(Law):
+    """Coulomb friction: up to μ |F| against the motion, F the force by laws along `normal`.
+
+    For a foot on the ground: `normal` is the height, on which `Limits(lower=0.0)` acts, and each
+    tangent has a friction of its own (a pyramid). See `Newton.friction` for the force that counts.
+
+    friction: μ [1, or m where the friction is a moment and F a force]
+    normal: another coordinate of the joint, with laws that do not hold it
+    """
+
+    friction: Array | float
+    coordinate: int = static(default=0, kw_only=True)
+    normal: int = static(kw_only=True)
+    kind: ClassVar[type] = Bound
+    two_sided: ClassVar[bool] = True
+    elementwise: ClassVar[bool] = True
+
+    def force(self, q: Array, dt: Array) -> Bound:
+        """See `Law.force`."""
+        zero = zero_like(q)
+        one = jnp.ones_like(zero)
+        μ = self.friction + zero
+        return Bound(one, zero, zero, one, zero, lower=zero, upper=zero, friction=μ)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return _check_numbers(self)
+
+
 def _value(x) -> float:
     return 0.0 if x is None else float(np.max(np.asarray(x)))
 
@@ -199,7 +231,7 @@ def _value(x) -> float:
 def _check_numbers(law: Law, *signed: str) -> str | None:
     """The first field that is NaN, or out of its range, as a sentence."""
     for name, value in vars(law).items():
-        if value is None or isinstance(value, bool) or name == "coordinate":
+        if value is None or isinstance(value, bool) or name in ("coordinate", "normal"):
             continue
         numbers = np.asarray(value, float)
         if np.isnan(numbers).any():

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .laws import Law
 from .rows import Bound, Hard
 from .solve.graph import elimination_plan
 from .solve.problem import RowStructure
@@ -16,7 +17,10 @@ from .system import System
 class GroupRows:
     """Rows of a group's nodes: rows of W in their order, and which of them are coordinate rows.
 
-    hard: place in `rows` of each coordinate held by a `Hard` law, by coordinate
+    A transmission's rows are its values, which stand for coordinates here.
+
+    bilateral: rows that hold without any law
+    hard: coordinates that are held, by a `Hard` law or, in a transmission, without any law
     soft: coordinates whose laws add up in a coordinate row
     """
 
@@ -25,39 +29,53 @@ class GroupRows:
     hard: tuple[int, ...]
     soft: tuple[int, ...]
 
-    def place(self, coordinate: int, dof: int) -> int:
+    def place(self, coordinate: int) -> int:
         """Place of a coordinate's row among the rows of a node."""
-        return self.rows.index(6 - dof + coordinate)
+        return self.rows.index(self.bilateral + coordinate)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """At most one bounded impulse for each coordinate row.
+
+    two_sided: with lower and upper; normal: coordinate row whose impulse the bounds of each follow,
+        itself where they do not; None where none does
+    """
+
+    two_sided: bool
+    normal: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Layout:
     """Static shape of all rows of a system.
 
-    orders: order of the joints of each group in a `Mechanism`, by elimination
-    permutation: from the groups' nodes one after another to elimination order, None if the same
-    bounds: for each slot of bounded impulses, whether it is two-sided
+    groups: of the joint groups, then of the transmission groups
+    orders: order of the joints or transmissions of each in a `Mechanism`, by elimination
+    permutations: for each side of nodes, from the groups' nodes one after another to elimination
+        order, None if the same
+    bounds: slots of bounded impulses
     """
 
     groups: tuple[GroupRows, ...]
     orders: tuple[tuple[int, ...], ...]
-    permutation: tuple[int, ...] | None
+    permutations: tuple[tuple[int, ...] | None, ...]
     structure: RowStructure | None
-    bounds: tuple[bool, ...]
+    bounds: tuple[Slot, ...]
 
 
 def layout(system: System) -> Layout:
     """The layout of a system's rows, computed once for each topology."""
-    groups = tuple(
-        (
-            group.coupling.dof,
-            tuple((law.coordinate, law.kind, law.two_sided) for law in group.laws),
-            group.child,
-            group.parent,
-        )
-        for group in system.groups
+    joints = tuple(
+        (6 - g.coupling.dof, _laws(g.laws), (), tuple(zip(g.child, g.parent, strict=True)))
+        for g in system.groups
     )
-    return _layout(groups, system.topology.moving)
+    transmissions = tuple((0, _laws(g.laws), g.held, g.bodies) for g in system.transmissions)
+    return _layout(joints + transmissions, system.topology.moving)
+
+
+def _laws(laws: tuple[Law, ...]) -> tuple[Any, ...]:
+    return tuple((law.coordinate, law.kind, law.two_sided, law.normal) for law in laws)
 
 
 def impulse_size(system: System) -> int:
@@ -71,75 +89,72 @@ def impulse_size(system: System) -> int:
 
 @lru_cache(maxsize=256)
 def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...]) -> Layout:
-    group_rows, nodes, owners = [], [], []
-    for g, (dof, laws, child, parent) in enumerate(groups):
-        held = tuple(sorted({c for c, kind, _ in laws if kind is Hard}))
-        soft = tuple(sorted({c for c, _, _ in laws} - set(held)))
-        rows = tuple(range(6 - dof)) + tuple(6 - dof + c for c in held + soft)
-        group_rows.append(GroupRows(rows, 6 - dof, held, soft))
+    group_rows, nodes, ends, owners = [], [], [], []
+    for g, (bilateral, laws, held, sides) in enumerate(groups):
+        held = tuple(sorted({*held, *(c for c, kind, *_ in laws if kind is Hard)}))
+        soft = tuple(sorted({c for c, *_ in laws} - set(held)))
+        rows = tuple(range(bilateral)) + tuple(bilateral + c for c in held + soft)
+        group_rows.append(GroupRows(rows, bilateral, held, soft))
         if rows:
-            immovable = {b: -1 for b in child + parent if b < 0 or not moving[b]}
-            nodes += [
-                (immovable.get(c, c), immovable.get(p, p))
-                for c, p in zip(child, parent, strict=True)
-            ]
-            owners += [(g, i) for i in range(len(child))]
-    bounds = _slots(groups, group_rows)
+            ends += sides
+            nodes += [tuple(b if b >= 0 and moving[b] else -1 for b in node) for node in sides]
+            owners += [(g, i) for i in range(len(sides))]
+    unordered = tuple(tuple(range(len(sides))) for *_, sides in groups)
     if not nodes:
-        orders = tuple(tuple(range(len(child))) for _, _, child, _ in groups)
-        return Layout(tuple(group_rows), orders, None, None, ())
+        return Layout(tuple(group_rows), unordered, (None, None), None, ())
     plan = elimination_plan(tuple(nodes))
-    position = {node: at for at, node in enumerate(plan.order)}
     by_group: list[list[int]] = [[] for _ in groups]
     for node in plan.order:
         g, i = owners[node]
         by_group[g].append(i)
-    orders = tuple(
-        tuple(order) if order else tuple(range(len(child)))
-        for order, (_, _, child, _) in zip(by_group, groups, strict=True)
-    )
+    orders = tuple(tuple(x) or rest for x, rest in zip(by_group, unordered, strict=True))
     # Where each node of the concatenated groups stands after elimination ordering.
-    first = np.cumsum([0] + [len(order) for order in by_group])
+    position = {node: at for at, node in enumerate(plan.order)}
     node_of = {owner: node for node, owner in enumerate(owners)}
-    concatenated = [position[node_of[g, i]] for g, order in enumerate(by_group) for i in order]
-    permutation = tuple(int(i) for i in np.argsort(concatenated))
+    placed = [[position[node_of[g, i]] for i in order] for g, order in enumerate(by_group)]
+    concatenated = [at for group in placed for at in group]
     height = max(len(rows.rows) for rows in group_rows)
-    bodies = len(moving)
-    row, node, unused, child_of, parent_of = [], [], [], {}, {}
-    for g, (dof, _, child, parent) in enumerate(groups):
-        rows = group_rows[g]
-        if not rows.rows:
-            continue
-        at = [concatenated[first[g] + i] for i in range(len(by_group[g]))]
+    row, node, unused = [], [], []
+    for rows, at in zip(group_rows, placed, strict=True):
         for coordinate in rows.soft:
-            row += [rows.place(coordinate, dof)] * len(at)
+            row += [rows.place(coordinate)] * len(at)
             node += at
-        for i, place in zip(by_group[g], at, strict=True):
-            child_of[place] = child[i] if child[i] >= 0 else bodies
-            parent_of[place] = parent[i] if parent[i] >= 0 else bodies
-            unused += [(r, place) for r in range(len(rows.rows), height)]
+        unused += [(r, place) for place in at for r in range(len(rows.rows), height)]
+    bodies = len(moving)
+    sides, permutations = [], []
+    for side, having in enumerate(plan.sides):
+        at = [ends[plan.order[i]][side] for i in having]
+        sides.append((tuple(map(int, having)), tuple(b if b >= 0 else bodies for b in at)))
+        order = np.argsort([i for i in concatenated if i in set(having)])
+        same = np.array_equal(order, np.arange(len(order)))
+        permutations.append(None if same else tuple(map(int, order)))
     structure = RowStructure(
-        plan,
-        bodies,
-        height,
-        tuple(
-            (tuple(range(len(nodes))), tuple(of[i] for i in range(len(nodes))))
-            for of in (child_of, parent_of)
-        ),
-        tuple(row),
-        tuple(node),
-        tuple(unused),
+        plan, bodies, height, tuple(sides), tuple(row), tuple(node), tuple(unused)
     )
-    same = permutation == tuple(range(len(nodes)))
-    return Layout(tuple(group_rows), orders, None if same else permutation, structure, bounds)
+    bounds = _slots(groups, group_rows)
+    return Layout(tuple(group_rows), orders, tuple(permutations), structure, bounds)
 
 
-def _slots(groups: tuple[Any, ...], group_rows: list[GroupRows]) -> tuple[bool, ...]:
+def _slots(groups: tuple[Any, ...], group_rows: list[GroupRows]) -> tuple[Slot, ...]:
     """Slots of bounded impulses: as many of each kind as a coordinate has at most."""
-    most = {False: 0, True: 0}
-    for (_, laws, _, _), rows in zip(groups, group_rows, strict=True):
+    # Laws (two-sided, normal) of each coordinate row, and where the row stands.
+    laws_of, rows_of, at = [], [], 0
+    for g, ((_, laws, _, nodes), rows) in enumerate(zip(groups, group_rows, strict=True)):
         for coordinate in rows.soft:
-            for two_sided in most:
-                wanted = [c == coordinate and k is Bound and t is two_sided for c, k, t in laws]
-                most[two_sided] = max(most[two_sided], sum(wanted))
-    return (False,) * most[False] + (True,) * most[True]
+            own = [(two, normal) for c, k, two, normal in laws if c == coordinate and k is Bound]
+            laws_of.append((own, len(nodes), g))
+            rows_of.append((g, coordinate, at))
+            at += len(nodes)
+    first = {(g, coordinate): at for g, coordinate, at in rows_of}
+    slots = []
+    for two_sided in (False, True):
+        chosen = [[normal for two, normal in own if two is two_sided] for own, *_ in laws_of]
+        for rank in range(max((len(own) for own in chosen), default=0)):
+            normal, follows = [], False
+            for own, (_, joints, g), (*_, at) in zip(chosen, laws_of, rows_of, strict=True):
+                other = own[rank] if rank < len(own) else None
+                follows |= other is not None
+                start = at if other is None else first[g, other]
+                normal += range(start, start + joints)
+            slots.append(Slot(two_sided, tuple(normal) if follows else None))
+    return tuple(slots)

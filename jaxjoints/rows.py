@@ -73,6 +73,7 @@ class Bound:
 
     Without `upper`: 0 ≤ λ ⊥ w ≥ 0. With it: lower ≤ λ ≤ upper, w ≥ 0 at lower, w ≤ 0 at upper.
     present: 1 where the row exists, 0 where λ = 0 whatever happens
+    friction: μ of bounds that are wider by μ |F|, F the force along the law's `normal` coordinate
     violation: how far a hard stop is passed, ≤ 0 there and 0 elsewhere, for position projection
     """
 
@@ -83,6 +84,7 @@ class Bound:
     violation: Array
     lower: Array | None = None
     upper: Array | None = None
+    friction: Array | None = None
 
 
 def zero_like(x: Array) -> Array:

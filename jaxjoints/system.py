@@ -17,8 +17,11 @@ from .couplings.coupling import Coupling
 from .laws import Law
 from .pytree import expand_trailing, replace, static, struct
 from .spatial import Pose
+from .transmissions import Transmission
 
 WORLD = "world"
+# What the groups of a System consist of, by its fields.
+ELEMENTS = {"groups": "joint", "transmissions": "transmission"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +31,13 @@ class Topology:
     bodies: tuple[str, ...]
     joints: tuple[str, ...]
     moving: tuple[bool, ...]
+    transmissions: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.bodies, self.joints, self.moving, self.ranks))
+        return hash((self.bodies, self.joints, self.transmissions, self.moving, self.ranks))
 
     def __hash__(self) -> int:
         return self._hash
@@ -86,6 +90,39 @@ class JointGroup:
 
 
 @struct
+class TransmissionGroup:
+    """All transmissions of one type between like joints with the same laws, stacked.
+
+    transmission: the record, every leaf with an axis of transmissions after its own axes
+    laws: on its values, one record per law, stacked likewise
+    erp, cfm: softness of the values that no law acts on, shape (rows, transmissions, *batch)
+    members: index of each transmission in the system
+    joints: indices of the joints of each, one for each slot; groups: the joint group of each slot
+    bodies: the bodies that each acts on, each once, two at least; -1 the world
+    ends: for each slot, which of these are the child and the parent; -1 the world, if left out
+    start: index of each one's first value in the flat vector of all values
+    """
+
+    transmission: Transmission
+    laws: tuple[Law, ...]
+    erp: Array
+    cfm: Array
+    members: tuple[int, ...] = static()
+    joints: tuple[tuple[int, ...], ...] = static()
+    groups: tuple[int, ...] = static()
+    bodies: tuple[tuple[int, ...], ...] = static()
+    ends: tuple[tuple[int, int], ...] = static()
+    start: tuple[int, ...] = static()
+    rigid: bool = static(default=True)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Values that no law acts on."""
+        loose = {law.coordinate for law in self.laws}
+        return tuple(i for i in range(self.transmission.rows) if i not in loose)
+
+
+@struct
 class System:
     """A mechanism: bodies and joints in any graph, a tree of float leaves. See `SystemBuilder`.
 
@@ -103,12 +140,24 @@ class System:
     com: Array
     gravity: Array
     groups: tuple[JointGroup, ...]
-    topology: Topology = static()
+    transmissions: tuple[TransmissionGroup, ...] = ()
+    topology: Topology = static(kw_only=True)
 
     @property
     def coordinates(self) -> int:
         """Length of the flat vectors of coordinates, speeds and efforts."""
         return sum(group.coupling.dof * len(group.joints) for group in self.groups)
+
+    @property
+    def values(self) -> int:
+        """Length of the flat vector of the transmissions' values."""
+        return sum(group.transmission.rows * len(group.members) for group in self.transmissions)
+
+    def value(self, name: str) -> slice:
+        """Where the values of a transmission stand in the flat vector."""
+        g, i = self._find(name, "transmissions")
+        group = self.transmissions[g]
+        return slice(group.start[i], group.start[i] + group.transmission.rows)
 
     def state(self, **start: Any) -> "State":
         """A state from coordinates by joint name and poses by body name: see `start_state`.
@@ -133,23 +182,37 @@ class System:
 
     def joint(self, name: str) -> JointGroup:
         """One joint's record: coupling, frames, laws and softness without the joint axis."""
-        g, i = self._find(name)
-        group = self.groups[g]
-        ranks = self._group_ranks(g)
-        one = [
-            jnp.take(x, i, axis=r - 1) for x, r in zip(jax.tree.leaves(group), ranks, strict=True)
-        ]
-        group = jax.tree.unflatten(jax.tree.structure(group), one)
-        only = {f: (getattr(group, f)[i],) for f in ("joints", "child", "parent", "start")}
-        return replace(group, **only)
+        return self._one("groups", name, "joints", "child", "parent", "start")
+
+    def transmission(self, name: str) -> TransmissionGroup:
+        """One transmission's record: its own, laws and softness without the stacking axis."""
+        return self._one("transmissions", name, "members", "joints", "bodies", "start")
 
     def with_joint(self, name: str, **changes: Any) -> "System":
         """The system with some of a joint's records (coupling, frame_C, frame_D, laws, erp, cfm)
         replaced by records of the same type; their leaves may carry batch axes at the end.
         """
-        g, i = self._find(name)
-        group = self.groups[g]
-        ranks = jax.tree.unflatten(jax.tree.structure(group), self._group_ranks(g))
+        return self._with("groups", name, **changes)
+
+    def with_transmission(self, name: str, **changes: Any) -> "System":
+        """The same for a transmission's records (transmission, laws, erp, cfm)."""
+        return self._with("transmissions", name, **changes)
+
+    def _one(self, kind: str, name: str, *fields: str) -> Any:
+        """One item of a group, its leaves and the given static fields."""
+        g, i = self._find(name, kind)
+        group = getattr(self, kind)[g]
+        ranks = self._group_ranks(kind, g)
+        one = [
+            jnp.take(x, i, axis=r - 1) for x, r in zip(jax.tree.leaves(group), ranks, strict=True)
+        ]
+        group = jax.tree.unflatten(jax.tree.structure(group), one)
+        return replace(group, **{field: (getattr(group, field)[i],) for field in fields})
+
+    def _with(self, kind: str, name: str, **changes: Any) -> "System":
+        g, i = self._find(name, kind)
+        group = getattr(self, kind)[g]
+        ranks = jax.tree.unflatten(jax.tree.structure(group), self._group_ranks(kind, g))
 
         def put(stacked, value, rank):
             value = jnp.asarray(value, stacked.dtype)
@@ -169,27 +232,30 @@ class System:
             expected, given = jax.tree.structure(old), jax.tree.structure(value)
             if expected != given:
                 raise ValueError(
-                    f"joint {name!r}: {field} must be {expected} as it was built, not {given}"
+                    f"{ELEMENTS[kind]} {name!r}: {field} must be {expected} as it was built, not "
+                    f"{given}"
                 )
             updated[field] = jax.tree.map(put, old, value, getattr(ranks, field))
-        groups = list(self.groups)
+        groups = list(getattr(self, kind))
         groups[g] = replace(group, **updated)
-        return replace(self, groups=tuple(groups))
+        return replace(self, **{kind: tuple(groups)})
 
-    def _find(self, name: str) -> tuple[int, int]:
-        joints = self.topology.joints
-        if name not in joints:
-            raise KeyError(f"no joint {name!r}; there are {list(joints)}")
-        index = joints.index(name)
-        for g, group in enumerate(self.groups):
-            if index in group.joints:
-                return g, group.joints.index(index)
+    def _find(self, name: str, kind: str = "groups") -> tuple[int, int]:
+        """The group of an element, and which of it."""
+        names = getattr(self.topology, f"{ELEMENTS[kind]}s")
+        if name not in names:
+            raise KeyError(f"no {ELEMENTS[kind]} {name!r}; there are {list(names)}")
+        index = names.index(name)
+        for g, group in enumerate(getattr(self, kind)):
+            members = group.joints if kind == "groups" else group.members
+            if index in members:
+                return g, members.index(index)
         raise KeyError(name)
 
-    def _group_ranks(self, g: int) -> list[int]:
-        """Declared ranks of the leaves of one group, the joint axis included."""
+    def _group_ranks(self, kind: str, g: int) -> list[int]:
+        """Declared ranks of the leaves of one group, the axis of its items included."""
         ranks = jax.tree.unflatten(jax.tree.structure(self), self.topology.ranks)
-        return jax.tree.leaves(ranks.groups[g])
+        return jax.tree.leaves(getattr(ranks, kind)[g])
 
 
 @struct
@@ -245,6 +311,8 @@ class Info:
     wrench: what each joint's rows did to its child: mean wrench during the step at C in C axes
         [N, N m], its bilateral and law rows together, shape (6, joints, *batch)
     law_force: mean force of the laws on each coordinate, shape (coordinates, *batch)
+    transmission_force: mean force along each value of the transmissions (`System.value`), shape
+        (values, *batch)
     """
 
     ok: Array
@@ -254,6 +322,7 @@ class Info:
     qd: Array
     wrench: Array
     law_force: Array
+    transmission_force: Array
 
 
 def batch_shape(system: System, state: State, control: Control | None) -> tuple[int, ...]:

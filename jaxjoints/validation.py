@@ -206,7 +206,7 @@ def read_coupling(owner: str, coupling: Any) -> tuple[Coupling, list[str]]:
         hint = f"write {coupling.__name__}(…)" if made else "give a record such as Hinge()"
         raise ValueError(f"{owner}: {coupling!r} is not a coupling; {hint}")
     kind = type(coupling).__name__
-    given = _float_leaves(f"{owner}: {kind}", coupling)
+    given = float_leaves(f"{owner}: {kind}", coupling)
     problem = given.check()
     if problem:
         raise ValueError(f"{owner}: {kind} {problem}")
@@ -257,8 +257,24 @@ def read_laws(
             if law.coordinate in hard:
                 raise ValueError(f"{name}: {hard[law.coordinate]} holds it already; keep one")
             hard[law.coordinate] = f"a {type(given).__name__}"
-        kept.append(_float_leaves(name, law))
+        kept.append(float_leaves(name, law))
+    _check_normals(owner, kept)
     return tuple(kept), notes
+
+
+def _check_normals(owner: str, laws: list[Law]) -> None:
+    """ValueError for a friction that follows a coordinate without a force that laws exert."""
+    held = {law.coordinate for law in laws if law.kind is Lock.kind}
+    pushed = {law.coordinate for law in laws} - held
+    for law in laws:
+        if law.normal is None:
+            continue
+        name = f"{owner}: {type(law).__name__} on coordinate {law.coordinate}"
+        if law.normal == law.coordinate or law.normal not in pushed:
+            raise ValueError(
+                f"{name}: its normal {law.normal} must be another coordinate of the joint, with "
+                "laws that push along it, such as Limits(lower=0.0)"
+            )
 
 
 def _standard_limits(name: str, law: Limits, erp: float) -> Law | None:
@@ -305,21 +321,21 @@ def _active(law: Law) -> str | None:
     return None
 
 
-def _float_leaves(name: str, value: Any) -> Any:
+def float_leaves(name: str, value: Any) -> Any:
     """A record whose numbers, and sequences of numbers, have become float arrays of their own."""
     if value is None:
         return None
     if dataclasses.is_dataclass(value):
         changed = {
-            field.name: _float_leaves(f"{name}.{field.name}", getattr(value, field.name))
+            field.name: float_leaves(f"{name}.{field.name}", getattr(value, field.name))
             for field in dataclasses.fields(value)
             if not field.metadata.get("static", False)
         }
         return replace(value, **changed)
     if isinstance(value, dict):
-        return {key: _float_leaves(f"{name}[{key!r}]", item) for key, item in value.items()}
+        return {key: float_leaves(f"{name}[{key!r}]", item) for key, item in value.items()}
     if isinstance(value, (tuple, list)) and not _all_numbers(value):
-        return type(value)(_float_leaves(f"{name}[{i}]", x) for i, x in enumerate(value))
+        return type(value)(float_leaves(f"{name}[{i}]", x) for i, x in enumerate(value))
     try:
         return jnp.array(value, precision())
     except (TypeError, ValueError) as error:

@@ -84,7 +84,12 @@ def chain(n, *, q=0.4, qd=0.0, laws=(), length=0.5, coupling=None, **options):
     return world.build()
 
 
-def four_bar(*, crank=1.0, crank_speed=0.0, laws=(), **options):
+def four_bar(**options):
+    """The four-bar of `four_bar_world`, built."""
+    return four_bar_world(**options).build()
+
+
+def four_bar_world(*, crank=1.0, crank_speed=0.0, laws=(), **options):
     """A planar four-bar of four hinges in space: "A" crank, "B" coupler, "D" rocker, "C" closes it.
 
     Bars along x of their bodies, in the plane y = 0; angles count from x towards z.
@@ -119,7 +124,7 @@ def four_bar(*, crank=1.0, crank_speed=0.0, laws=(), **options):
         qd=rates[2],
     )
     world.joint("C", hinge, child="coupler", parent="rocker", frame_C=end[1], frame_D=end[2])
-    return world.build()
+    return world
 
 
 def four_bar_angles(crank):

@@ -13,10 +13,10 @@ MOST_LINES = 420
 # Low to high. A name is a file or a folder of jaxjoints/; the groups of a floor never meet.
 FLOORS = [
     [{"pytree", "rotation", "spatial", "blocks", "parallel"}],
-    [{"rows", "couplings", "laws"}, {"solve"}],
+    [{"rows", "couplings", "laws", "transmissions"}, {"solve"}],
     [{"system", "kinematics"}],
     [{"layout", "constraints"}],
-    [{"builder", "start", "validation"}],
+    [{"builder", "grouping", "joint_validation", "start", "validation"}],
     [{"integrate"}],
     [{"simulate"}],
     [{"identify"}],

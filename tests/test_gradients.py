@@ -152,7 +152,7 @@ def at_bounds(system, state):
     plan = layout(system)
     _, impulses = start_impulses(plan, state.impulse)
     # Dry friction itself is changed by less than one percent.
-    least = [0.99 * DT * FRICTION if two_sided else NOTHING for two_sided in plan.bounds]
+    least = [0.99 * DT * FRICTION if slot.two_sided else NOTHING for slot in plan.bounds]
     at = [jnp.abs(x) > m for x, m in zip(impulses, least, strict=True)]
     return jnp.stack([jnp.where(y, jnp.sign(x), 0.0) for x, y in zip(impulses, at, strict=True)])
 

@@ -77,7 +77,8 @@ def complementarity(
         return jnp.where(bound.present > 0, Φ, λ), a
     below, a_below = _plus(λ - s - bound.lower, κ)
     above, a_above = _plus(λ - s - bound.upper, κ)
-    return λ - bound.lower - below + above, a_below - a_above
+    # Protects from the rounding of equal slopes where bounds coincide: odds must not be negative.
+    return λ - bound.lower - below + above, jnp.maximum(a_below - a_above, 0.0)
 
 
 def _softness(c: Array, smoothing: Array) -> Array:

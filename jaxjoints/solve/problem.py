@@ -241,7 +241,8 @@ def with_coordinate_rows(structure: RowStructure, x: Array, values: Array) -> Ar
         at = (row, start) + (0,) * (x.ndim - 2)
         values = jnp.broadcast_to(values, (*values.shape[:1], *x.shape[2:]))
         return jax.lax.dynamic_update_slice(x, values[None], at)
-    return x.at[np.array(structure.row), np.array(structure.node)].set(values)
+    at = np.array(structure.row), np.array(structure.node)
+    return x.at[at].set(values, unique_indices=True)
 
 
 def trailing(constant: np.ndarray, like: Array) -> Array:

@@ -1,0 +1,156 @@
+"""From declared joints and transmissions to groups of like ones, stacked."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .couplings.coupling import Coupling
+from .laws import Law
+from .spatial import Pose
+from .start import WORLD_INDEX
+from .system import JointGroup, TransmissionGroup
+from .transmissions import Transmission
+from .validation import precision
+
+
+@dataclass(frozen=True)
+class GivenJoint:
+    """A joint as it was declared, its records checked."""
+
+    coupling: Coupling
+    child: str
+    parent: str
+    frames: tuple[Pose, Pose]
+    laws: tuple[Law, ...]
+    softness: tuple[np.ndarray, np.ndarray]
+    attachment: tuple[float, float]
+    q: Array | None
+    qd: Array | None
+
+    def __str__(self) -> str:
+        return f"{type(self.coupling).__name__} of {self.child!r} on {self.parent!r}"
+
+    @property
+    def rigid(self) -> bool:
+        """Whether position projection moves it back."""
+        return not self.softness[1].any()
+
+    @property
+    def leaves(self) -> dict[str, Any]:
+        """Fields of a `JointGroup` that are stacked."""
+        names = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm")
+        values = (self.coupling, *self.frames, self.laws, *self.softness)
+        return dict(zip(names, values, strict=True))
+
+    @property
+    def kind(self) -> Hashable:
+        """Joints of equal kind make one group."""
+        leaves, structure = jax.tree.flatten(self.leaves)
+        return structure, tuple(x.shape for x in leaves), self.attachment, self.rigid
+
+
+@dataclass(frozen=True)
+class GivenTransmission:
+    """A transmission as it was declared, its records checked."""
+
+    transmission: Transmission
+    joints: tuple[str, ...]
+    laws: tuple[Law, ...]
+    softness: tuple[np.ndarray, np.ndarray]
+
+    def __str__(self) -> str:
+        return f"{type(self.transmission).__name__} of {', '.join(map(repr, self.joints))}"
+
+    @property
+    def rigid(self) -> bool:
+        """Whether position projection moves it back."""
+        return not self.softness[1].any()
+
+    @property
+    def leaves(self) -> dict[str, Any]:
+        """Fields of a `TransmissionGroup` that are stacked."""
+        names = ("transmission", "laws", "erp", "cfm")
+        return dict(zip(names, (self.transmission, self.laws, *self.softness), strict=True))
+
+
+def joint_groups(
+    joints: Mapping[str, GivenJoint], index: Mapping[str, int]
+) -> tuple[JointGroup, ...]:
+    """Joints of equal kind, stacked.
+
+    index: of the bodies, by name
+    """
+    dofs = [joint.coupling.dof for joint in joints.values()]
+    starts = [sum(dofs[:i]) for i in range(len(dofs))]
+    kinds: dict[Hashable, list[int]] = {}
+    for i, joint in enumerate(joints.values()):
+        kinds.setdefault(joint.kind, []).append(i)
+    everything = list(joints.values())
+    groups = []
+    for members in kinds.values():
+        same = [everything[i] for i in members]
+        stacked = jax.tree.map(_stacked, *(joint.leaves for joint in same))
+        groups.append(
+            JointGroup(
+                **stacked,
+                joints=tuple(members),
+                child=tuple(index[joint.child] for joint in same),
+                parent=tuple(index[joint.parent] for joint in same),
+                start=tuple(starts[i] for i in members),
+                attachment=same[0].attachment,
+                rigid=same[0].rigid,
+            )
+        )
+    return tuple(groups)
+
+
+def transmission_groups(
+    transmissions: Mapping[str, GivenTransmission],
+    names: list[str],
+    groups: tuple[JointGroup, ...],
+) -> tuple[TransmissionGroup, ...]:
+    """Transmissions of equal kind between joints of the same groups, stacked.
+
+    names: of the joints; groups: of the joints
+    """
+    where = {j: (g, i) for g, x in enumerate(groups) for i, j in enumerate(x.joints)}
+    rows = [x.transmission.rows for x in transmissions.values()]
+    kinds: dict[Hashable, list] = {}
+    for member, own in enumerate(transmissions.values()):
+        joints = tuple(names.index(joint) for joint in own.joints)
+        slots = [where[joint] for joint in joints]
+        ends = [(groups[g].child[i], groups[g].parent[i]) for g, i in slots]
+        bodies = list(dict.fromkeys(b for pair in ends for b in pair if b >= 0))
+        # Two sides at least: the world fills the second.
+        bodies += [WORLD_INDEX] * (len(bodies) < 2)
+        sides = tuple(tuple(bodies.index(b) if b >= 0 else -1 for b in pair) for pair in ends)
+        leaves, structure = jax.tree.flatten(own.leaves)
+        shapes = tuple(x.shape for x in leaves)
+        kind = structure, shapes, own.rigid, tuple(g for g, _ in slots), sides
+        kinds.setdefault(kind, []).append((own, member, joints, tuple(bodies)))
+    made = []
+    for (*_, rigid, of, ends), found in kinds.items():
+        records, members, joints, bodies = zip(*found, strict=True)
+        stacked = jax.tree.map(_stacked, *(record.leaves for record in records))
+        made.append(
+            TransmissionGroup(
+                **stacked,
+                members=members,
+                joints=joints,
+                groups=of,
+                bodies=bodies,
+                ends=ends,
+                start=tuple(sum(rows[:member]) for member in members),
+                rigid=rigid,
+            )
+        )
+    return tuple(made)
+
+
+def _stacked(*leaves: Array) -> Array:
+    return jnp.array(np.stack(leaves, axis=-1), precision())
