@@ -1,0 +1,95 @@
+"""jaxjoints as a user calls it: `rollout` on JAX's defaults, after `use_all_cores`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from cases import CASES, DT
+from description import state, system
+
+import jaxjoints as jj
+from engines.engine import JaxEngine
+
+jj.use_all_cores()
+
+
+class JaxJoints(JaxEngine):
+    """Semi-implicit Euler, with one projection after each step where there are loops."""
+
+    def rollout(self, mechanism, batch, steps, dt, checkpoint=None):
+        """See `JaxEngine.rollout`."""
+        self.system, self.coordinates = system(mechanism), len(mechanism.hinges())
+        self.scheme = _scheme(mechanism)
+
+        def roll(start):
+            return jj.rollout(
+                self.system,
+                start,
+                dt=dt,
+                steps=steps,
+                record_every=checkpoint or steps,
+                checkpoint=checkpoint,
+                scheme=self.scheme,
+            )[0]
+
+        return roll, (jax.block_until_ready(state(mechanism, self.system, batch)),)
+
+    def step(self, mechanism, batch):
+        """See `JaxEngine.step`."""
+        built, scheme = system(mechanism), _scheme(mechanism)
+
+        def step(start):
+            return jj.step(built, start, dt=DT, scheme=scheme)[0]
+
+        return step, (state(mechanism, built, batch),)
+
+    def angles(self, final):
+        """See `JaxEngine.angles`."""
+        return jj.coordinates(self.system, final)[: self.coordinates]
+
+    def note(self, mechanism, final):
+        """See `JaxEngine.note`."""
+        few = jax.tree.map(lambda x: x[..., :64], final)
+        _, info = jax.jit(lambda s: jj.step(self.system, s, dt=DT, scheme=self.scheme))(few)
+        words = ["semi-implicit Euler"]
+        words.append(f"<= {self.scheme.iterations} Newton" if mechanism.limited else "linear")
+        if self.scheme.projections:
+            words.append(f"{self.scheme.projections} projection")
+        words.append(f"gap {float(jnp.max(jj.joint_errors(self.system, few))):.0e}")
+        words.append(f"residual {float(jnp.max(info.residual)):.0e} m/s")
+        return ", ".join(words) + ("" if np.all(info.ok) else ", NOT ok")
+
+    def gaps(self, case: str, batch: int, steps: int, dt: float) -> list:
+        """Largest gap over a simulation: with no projection, with one, and that in float64."""
+        mechanism, found = CASES[case](), []
+        for projections, wide in ((0, False), (1, False), (1, True)):
+            with jax.enable_x64(wide):
+                built = system(mechanism)
+                start = state(mechanism, built, batch)
+                scheme = jj.SemiImplicitEuler(projections=projections)
+                errors = jj.rollout(built, start, dt=dt, steps=steps, record=_error, scheme=scheme)[
+                    1
+                ]
+            label = f"float{64 if wide else 32}, {projections} projections"
+            found.append((label, float(np.max(errors))))
+        return found
+
+    def drift(self, case: str, batch: int, seconds: float, dt: float) -> list:
+        """Energy gained over a simulation as a share of that above rest, per environment."""
+        mechanism = CASES[case]()
+        built = system(mechanism)
+        start = state(mechanism, built, batch)
+        final, _ = jj.rollout(
+            built, start, dt=dt, steps=round(seconds / dt), record_every=round(seconds / dt)
+        )
+        begin, end, rest = (
+            np.sum(jj.energy(built, s), axis=0) for s in (start, final, built.state())
+        )
+        return [("semi-implicit Euler, float32", ((end - begin) / (begin - rest)).tolist())]
+
+
+def _error(state: jj.State, info: jj.Info):
+    return info.error
+
+
+def _scheme(mechanism) -> jj.SemiImplicitEuler:
+    return jj.SemiImplicitEuler(projections=1 if mechanism.loops else 0)
