@@ -1,4 +1,4 @@
-"""jaxjoints beside MuJoCo and MJX: speed, gradients, memory, accuracy.
+"""jaxjoints beside MuJoCo, MJX, Brax, JaxSim and Pinocchio: speed, gradients, memory, accuracy.
 
     python tests/benchmarks/run.py                               everything: hours on two cores
     python tests/benchmarks/run.py --quick                       batches 1 and 64, two rounds
@@ -13,7 +13,7 @@ the machine does meets all of them alike: quote ratios within one table. Rates a
 rounds, spread is (largest - smallest) / median, "CPU us" the processor time of one environment-step
 over all threads, which other work on the machine disturbs least; "/ mjx" is over MJX at one
 iteration where there is something to solve, which it differentiates in reverse. JAX computes
-in float32, MuJoCo in float64; on a CPU the engines on JAX get the XLA option
+in float32, MuJoCo and Pinocchio in float64; on a CPU the engines on JAX get the XLA option
 without which they take seconds a step, but jaxjoints runs on JAX's defaults, with `use_all_cores`.
 
 All engines take the same time step from the same start. Without loops and limits those that

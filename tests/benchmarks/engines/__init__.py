@@ -9,9 +9,14 @@ ENGINES = {
     "mujoco all cores": ("of_mujoco", "MuJoCoAll"),
     "mjx": ("of_mjx", "Mjx"),
     "mjx fast": ("of_mjx", "MjxFast"),
+    "brax generalized": ("of_brax", "Generalized"),
+    "brax positional": ("of_brax", "Positional"),
+    "brax spring": ("of_brax", "Spring"),
+    "jaxsim": ("of_jaxsim", "JaxSim"),
+    "pinocchio": ("of_pinocchio", "Pinocchio"),
 }
 # Engines that integrate in another way, so that their end states are not compared.
-OTHERWISE = set()
+OTHERWISE = {"brax positional", "brax spring"}
 # Those that compute on the device, and need a flag without which they take seconds a step on a CPU.
-ON_DEVICE = {"jaxjoints", "mjx", "mjx fast"}
+ON_DEVICE = {name for name in ENGINES if name.partition(" ")[0] not in ("mujoco", "pinocchio")}
 FLAGGED = ON_DEVICE - {"jaxjoints"}
