@@ -12,7 +12,6 @@ from engines import FLAGGED, ON_DEVICE
 HERE = Path(__file__).parent
 # Without it MJX and its like take seconds a step on a CPU; jaxjoints runs on JAX's defaults.
 CPU_FLAGS = "--xla_cpu_use_fusion_emitters=false"
-EXTRA = "pip install 'jaxjoints[bench]'"
 
 
 class Process:
@@ -99,7 +98,7 @@ def _problem(reply: dict | list) -> str:
     """Why there is no answer, "" if there is one."""
     match reply:
         case {"absent": reason}:
-            return f"left out: {reason}; {EXTRA}"
+            return f"left out: {reason}; pip install 'jaxjoints[peers]'"
         case {"unfit": reason}:
             return f"left out: {reason}"
         case {"failed": reason}:

@@ -6,7 +6,8 @@
     python tests/benchmarks/run.py --platform cuda --bandwidth 3350 --gflops 67000
     python tests/benchmarks/run.py --markdown                    rows of Markdown
 
-Needs the extra `bench`; an engine that is not installed is left out, with a line that says so.
+MuJoCo and MJX are the extra `bench`, all of them the extra `peers`; an engine that is not installed
+is left out, with a line that says so.
 Every engine lives in a process of its own. For each case all of them build the same mechanism
 (`cases.py`) one after another and are then timed in turn, round after round, so that whatever else
 the machine does meets all of them alike: quote ratios within one table. Rates are medians over the
