@@ -5,6 +5,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from engines import FLAGGED, ON_DEVICE
@@ -65,33 +66,36 @@ class Process:
             self.process.wait()
 
 
-def answers(processes: list[Process], do: str, **request) -> dict[Process, dict | list]:
-    """What each engine that can do what is asked says; a line for each that cannot."""
-    found = {}
+def answers(
+    processes: Iterable[Process], do: str, **request
+) -> tuple[dict[Process, dict | list], dict[Process, str]]:
+    """What each engine says that can do what is asked, and why the others cannot."""
+    found, problems = {}, {}
     for process in processes:
         reply = process.ask(do, **request)
         if problem := _problem(reply):
-            print(f"  {process.name:18s} {problem}", flush=True)
+            problems[process] = problem
         else:
             found[process] = reply
-    return found
+    return found, problems
 
 
-def rounds(facts: dict[Process, dict], do: str, count: int) -> dict[Process, list[list]]:
-    """(Seconds, CPU seconds) of everything that an engine times, for each round, in turn.
-
-    An engine that fails is taken out of the facts.
+def rounds(
+    processes: Iterable[Process], do: str, count: int
+) -> tuple[dict[Process, list[list]], dict[Process, str]]:
+    """(Seconds, CPU seconds) of everything that an engine times, for each round, in turn; and why
+    there are none of some engines.
     """
-    times = {process: [] for process in facts}
+    times, problems = {process: [] for process in processes}, {}
     for _ in range(count):
         for process in list(times):
             reply = process.ask(do)
             if problem := _problem(reply):
-                print(f"  {process.name:18s} {problem}", flush=True)
-                del times[process], facts[process]
+                problems[process] = problem
+                del times[process]
             else:
                 times[process].append(reply["seconds"])
-    return times
+    return times, problems
 
 
 def _problem(reply: dict | list) -> str:

@@ -35,13 +35,19 @@ class Table:
         words = [f"{first[0]:{first[1]}s}", *(f"{cell:>{width}s}" for cell, width in middle)]
         print(" ", *words, f" {last[0]}", flush=True)
 
+    def without(self, problems: dict[Process, str]) -> None:
+        """Print why there are no figures of some engines, a row for each."""
+        for process, problem in problems.items():
+            self.row(process.name, *["-"] * (len(self.columns) - 2), problem)
+
 
 def speed(processes: list[Process], case: str, batch: int, count: int, markdown: bool) -> None:
     """Rates of all engines on one mechanism at one batch size."""
     mechanism = CASES[case]()
     steps = max(FEWEST, min(MOST, WORK // (batch * len(mechanism.bodies))))
-    facts = answers(processes, "build", case=case, batch=batch, steps=steps)
-    times = rounds(facts, "time", count)
+    facts, absent = answers(processes, "build", case=case, batch=batch, steps=steps)
+    times, stuck = rounds(facts, "time", count)
+    facts = {process: facts[process] for process in times}
     work = batch * steps
     rates = {process: [work / seconds for ((seconds, _),) in times[process]] for process in facts}
     # Its setting that can be differentiated, where there is a difference.
@@ -66,6 +72,7 @@ def speed(processes: list[Process], case: str, batch: int, count: int, markdown:
             " ".join(f"{q:.4f}" for q in fact["q"]),
             fact["note"],
         )
+    table.without(absent | stuck)
     if mechanism.tree:
         _assert_agreement({p.name: f["q"] for p, f in facts.items() if p.name not in OTHERWISE})
 
@@ -81,9 +88,11 @@ def gradient(processes: list[Process], case: str, count: int, markdown: bool) ->
     able = [process for process in processes if process.name in ON_DEVICE]
     for checkpoint in (None, CHECKPOINT):
         request = {"batch": GRADIENT_BATCH, "steps": GRADIENT_STEPS, "checkpoint": checkpoint}
-        facts = answers(able, "gradient", case=case, **request)
-        times = rounds(facts, "time_gradient", count)
-        for process, fact in facts.items():
+        facts, absent = answers(able, "gradient", case=case, **request)
+        times, stuck = rounds(facts, "time_gradient", count)
+        table.without(absent | stuck)
+        for process in times:
+            fact = facts[process]
             wall, cpu = (
                 [backward[i] / forward[i] for forward, backward in times[process]] for i in (0, 1)
             )
@@ -110,7 +119,9 @@ def memory(processes: list[Process], case: str, markdown: bool) -> None:
     able = [process for process in processes if process.name in ON_DEVICE]
     for checkpoint in (None, MEMORY_CHECKPOINT):
         request = {"batch": GRADIENT_BATCH, "steps": MEMORY_STEPS, "checkpoint": checkpoint}
-        for process, fact in answers(able, "memory", case=case, **request).items():
+        facts, absent = answers(able, "memory", case=case, **request)
+        table.without(absent)
+        for process, fact in facts.items():
             each = 1e6 * fact["megabytes"] / GRADIENT_BATCH / MEMORY_STEPS
             table.row(
                 _named(process, checkpoint),
@@ -130,7 +141,9 @@ def gaps(processes: list[Process], case: str, markdown: bool) -> None:
     size = CASES[case]().size
     for dt in (0.002, 0.005):
         request = {"case": case, "batch": FEW, "steps": GAP_STEPS, "dt": dt}
-        for process, found in answers(processes, "gaps", **request).items():
+        facts, absent = answers(processes, "gaps", **request)
+        table.without(absent)
+        for process, found in facts.items():
             for label, gap in found:
                 step = f"{1e3 * dt:.0f} ms"
                 table.row(process.name, step, f"{gap:.1e} m", f"{gap / size:.1e}", label)
@@ -145,7 +158,9 @@ def drift(processes: list[Process], case: str, markdown: bool) -> None:
     )
     for dt in (0.001, 0.005):
         request = {"case": case, "batch": FEW, "seconds": DRIFT_SECONDS, "dt": dt}
-        for process, found in answers(processes, "drift", **request).items():
+        facts, absent = answers(processes, "drift", **request)
+        table.without(absent)
+        for process, found in facts.items():
             for label, gained in found:
                 numbers = statistics.mean(gained), min(gained), max(gained)
                 shares = [f"{x:+.3%}" for x in numbers]
@@ -165,15 +180,17 @@ def kernels(
     roof: bytes and operations per second of the device, or None
     """
     able = [process for process in processes if process.name in ON_DEVICE]
-    facts = answers(able, "build", case=case, batch=batch, steps=MOST)
-    times = rounds(facts, "time", count)
+    built, absent = answers(able, "build", case=case, batch=batch, steps=MOST)
+    times, stuck = rounds(built, "time", count)
+    facts, unable = answers(times, "kernels", case=case, batch=batch)
     table = Table(
         f"one step of {case}, batch {batch}",
         {"engine": 18, "kernels": 8, "bytes/env": 10, "flop/env": 10, "env-steps/s": 12}
         | {"roofline": 12, "share": 7},
         markdown=markdown,
     )
-    for process, fact in answers(list(facts), "kernels", case=case, batch=batch).items():
+    table.without(absent | stuck | unable)
+    for process, fact in facts.items():
         rate = statistics.median(batch * MOST / seconds for ((seconds, _),) in times[process])
         needs = fact["bytes"], fact["flops"]
         limits = [have / need for have, need in zip(roof, needs, strict=True) if have]
