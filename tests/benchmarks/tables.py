@@ -177,6 +177,8 @@ def kernels(
 ) -> None:
     """Kernels and traffic of one step, and the rate beside what bytes and operations allow.
 
+    Bytes as XLA counts them, what every kernel reads and writes: caches may beat that bound.
+
     roof: bytes and operations per second of the device, or None
     """
     able = [process for process in processes if process.name in ON_DEVICE]
