@@ -24,6 +24,7 @@ from .couplings.motor import AngularMotor, LinearMotor
 from .couplings.planar import Planar, PlanarTranslation, SlottedHinge
 from .couplings.released import Released
 from .couplings.rigid import Fixed, Free, FreeRodrigues
+from .couplings.rolling import RollingDisc, RollingSphere
 from .couplings.rotary import Ball, Hinge, Universal
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
@@ -78,6 +79,8 @@ __all__ = [
     "DoubleBall",
     "FunctionDriven",
     "Reversed",
+    "RollingSphere",
+    "RollingDisc",
     "Fixed",
     "Free",
     "FreeEuler",

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from .couplings.coupling import Coupling
+from .couplings.nonholonomic import extra_rows
 from .grouping import GivenJoint, GivenTransmission, joint_groups, transmission_groups
 from .joint_validation import read_transmission, winding_notes
 from .laws import Law
@@ -187,9 +188,11 @@ class SystemBuilder:
             frames=frames,
             laws=laws,
             softness=read_softness(
-                owner, self._softness if softness is None else softness, 6 - dof
+                owner,
+                self._softness if softness is None else softness,
+                6 - dof + extra_rows(coupling),
             ),
-            attachment=read_attachment(owner, attachment),
+            attachment=read_attachment(owner, attachment, coupling),
             q=None if q is None else _unbatched(owner, "q", q, dof),
             qd=None if qd is None else _unbatched(owner, "qd", qd, dof),
         )

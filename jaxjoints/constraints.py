@@ -209,7 +209,7 @@ def _all_rows(mechanism: Mechanism, places: tuple[JointPlaces, ...], dt: Array) 
             erp=group.erp,
             cfm=group.cfm,
             error=place.rows.error,
-            drift=place.rows.drift,
+            drift=_drift(place, dt),
             q=place.rows.q,
             forces=_forces(group.laws, place.rows.q, dt),
             rigid=group.rigid,
@@ -230,6 +230,12 @@ def _all_rows(mechanism: Mechanism, places: tuple[JointPlaces, ...], dt: Array) 
             forces=_forces(group.laws, value, dt),
             rigid=group.rigid,
         )
+
+
+def _drift(place: JointPlaces, dt: Array) -> Array:
+    """What the bilateral rows of a group's joints add to their speeds in a step."""
+    found = place.rows
+    return found.drift if found.acceleration is None else found.drift + dt * found.acceleration
 
 
 def _forces(laws: tuple[Law, ...], q: Array, dt: Array) -> list[tuple[Law, Any]]:

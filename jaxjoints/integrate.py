@@ -69,7 +69,7 @@ class SemiImplicitEuler:
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
         """One step of dt [s]; all arrays with the batch axes of the mechanism."""
-        places = joint_places(mechanism, state)
+        places = joint_places(mechanism, state, transport=self.gyroscopic == "transport")
         free = _free_twists(self, mechanism, state, control, dt)
         if control.effort is not None:
             free = free + effort_impulse(mechanism, places, control.effort, dt)

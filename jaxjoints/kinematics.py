@@ -1,6 +1,7 @@
 """Where joints stand and how bodies move: relative poses, coordinates, energy, momentum."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ from jax import Array
 
 from .blocks import inverse, materialize, multiply_transposed, product_transposed
 from .couplings.coupling import CouplingRows
+from .couplings.nonholonomic import extra_rows, with_velocity_rows
 from .pytree import map_trailing, replace, static, struct
 from .spatial import (
     Pose,
@@ -59,7 +61,7 @@ class JointPlaces:
 
     C_in_child, C_in_parent: pose of C about the centre of mass of each body, in its axes
     D_to_C: from C's origin to D's, in C axes [m]
-    rows: what the coupling says of T_CD
+    rows: what the coupling says of T_CD, and of v_CD where it says something
     """
 
     C_in_child: Pose
@@ -102,13 +104,17 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     return Mechanism(system, inverse_mass, inverse_inertia, orders)
 
 
-def joint_places(mechanism: Mechanism, state: State) -> tuple[JointPlaces, ...]:
-    """Places of all joints, group by group."""
-    position = _with_world(state.position)
-    quaternion = quat_normalize(state.quaternion)
-    one = jnp.zeros_like(quaternion[:, :1]).at[0].set(1.0)
-    quaternion = jnp.concatenate([quaternion, one], axis=1)
-    places = tuple(_places(group, position, quaternion, state) for group in mechanism.system.groups)
+def joint_places(
+    mechanism: Mechanism, state: State, *, transport: bool = True
+) -> tuple[JointPlaces, ...]:
+    """Places of all joints, group by group.
+
+    transport: bodies carry their angular momentum along after the forces of a step; else these
+        include whatever turns their angular velocity. Rows at acceleration level depend on it
+    """
+    bodies = _with_fixed_world(state)
+    coasting = _coasting(mechanism, bodies, transport)
+    places = tuple(_places(group, bodies, coasting, state) for group in mechanism.system.groups)
     # Stored: otherwise XLA computes the places again inside everything that reads them.
     return materialize(places)
 
@@ -256,10 +262,51 @@ def _about_centres(group: JointGroup, com: Array) -> JointGroup:
     return replace(group, frame_C=frame_C, frame_D=frame_D)
 
 
-def _places(group: JointGroup, position: Array, quaternion: Array, state: State) -> JointPlaces:
+@struct
+class _Bodies:
+    """Poses and velocities of the bodies and of the world after them, in world axes."""
+
+    pose: Pose
+    velocity: Array
+    omega: Array
+
+
+def _with_fixed_world(state: State) -> _Bodies:
+    quaternion = quat_normalize(state.quaternion)
+    one = jnp.zeros_like(quaternion[:, :1]).at[0].set(1.0)
+    pose = Pose(_with_world(state.position), jnp.concatenate([quaternion, one], axis=1))
+    return _Bodies(pose, _with_world(state.velocity), _with_world(state.omega))
+
+
+def _relative_twist(group: JointGroup, bodies: _Bodies) -> Array:
+    """v_CD of the joints of a group, in C, (6, joints, *batch)."""
     child, parent = np.array(group.child), np.array(group.parent)
-    A = Pose(position[:, child], quaternion[:, child])
-    B = Pose(position[:, parent], quaternion[:, parent])
+    A, B = (jax.tree.map(lambda x: x[:, body], bodies) for body in (child, parent))  # noqa: B023
+    arm = A.pose.rotate(group.frame_C.p)
+    from_B = (A.pose.p - B.pose.p) + arm
+    linear = (A.velocity - B.velocity) + (cross(A.omega, arm) - cross(B.omega, from_B))
+    C = quat_multiply(A.pose.q, group.frame_C.q)
+    both = linear, A.omega - B.omega
+    return jnp.concatenate([quat_rotate_inverse(C, x) for x in both], axis=0)
+
+
+def _coasting(mechanism: Mechanism, bodies: _Bodies, transport: bool) -> _Bodies:
+    """Rates of poses and velocities of bodies on which no force acts."""
+    q, omega = bodies.pose.q, bodies.omega
+    turn = 0.5 * quat_multiply(jnp.concatenate([jnp.zeros_like(q[:1]), omega], axis=0), q)
+    spin = jnp.zeros_like(omega)
+    if transport:
+        own = quat_rotate_inverse(q, omega)[:, :-1]
+        torque = cross(matvec(mechanism.system.inertia, own), own)
+        rate = matvec(mechanism.inverse_inertia[:, :, :-1], torque)
+        moving = _moving(mechanism.system, own.ndim - 2)
+        spin = quat_rotate(q, _with_world(jnp.where(moving, rate, 0.0)))
+    return _Bodies(Pose(bodies.velocity, turn), jnp.zeros_like(bodies.velocity), spin)
+
+
+def _places(group: JointGroup, bodies: _Bodies, coasting: _Bodies, state: State) -> JointPlaces:
+    child, parent = np.array(group.child), np.array(group.parent)
+    A, B = (jax.tree.map(lambda x: x[:, body], bodies.pose) for body in (child, parent))  # noqa: B023
     q_C = quat_multiply(A.q, group.frame_C.q)
     q_D = quat_multiply(B.q, group.frame_D.q)
     # From D's origin to C's: differences of nearby points, so that float32 keeps small errors.
@@ -279,6 +326,12 @@ def _places(group: JointGroup, position: Array, quaternion: Array, state: State)
                 T,
                 jax.lax.stop_gradient(near),
                 time,
+            )
+    if extra_rows(group.coupling):
+        motion = jax.jvp(partial(_relative_twist, group), (bodies,), (coasting,))
+        with jax.default_matmul_precision("highest"):
+            rows = map_trailing(
+                with_velocity_rows, T.p.ndim - 1, group.coupling, rows, T, *motion, time
             )
     in_parent = group.frame_D @ T
     return JointPlaces(group.frame_C, in_parent, -T.rotate_inverse(T.p), rows)

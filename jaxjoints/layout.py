@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .couplings.nonholonomic import extra_rows
 from .laws import Law
 from .rows import Bound, Hard
 from .solve.graph import elimination_plan
@@ -19,19 +20,22 @@ class GroupRows:
 
     A transmission's rows are its values, which stand for coordinates here.
 
-    bilateral: rows that hold without any law
+    bilateral: how many come first and hold without any law: the errors' and those at velocity and
+        acceleration level
+    first: row of the first coordinate
     hard: coordinates that are held, by a `Hard` law or, in a transmission, without any law
     soft: coordinates whose laws add up in a coordinate row
     """
 
     rows: tuple[int, ...]
     bilateral: int
+    first: int
     hard: tuple[int, ...]
     soft: tuple[int, ...]
 
     def place(self, coordinate: int) -> int:
         """Place of a coordinate's row among the rows of a node."""
-        return self.rows.index(self.bilateral + coordinate)
+        return self.rows.index(self.first + coordinate)
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,16 @@ class Layout:
 def layout(system: System) -> Layout:
     """The layout of a system's rows, computed once for each topology."""
     joints = tuple(
-        (6 - g.coupling.dof, _laws(g.laws), (), tuple(zip(g.child, g.parent, strict=True)))
+        (
+            6 - g.coupling.dof,
+            extra_rows(g.coupling),
+            _laws(g.laws),
+            (),
+            tuple(zip(g.child, g.parent, strict=True)),
+        )
         for g in system.groups
     )
-    transmissions = tuple((0, _laws(g.laws), g.held, g.bodies) for g in system.transmissions)
+    transmissions = tuple((0, 0, _laws(g.laws), g.held, g.bodies) for g in system.transmissions)
     return _layout(joints + transmissions, system.topology.moving)
 
 
@@ -90,11 +100,12 @@ def impulse_size(system: System) -> int:
 @lru_cache(maxsize=256)
 def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...]) -> Layout:
     group_rows, nodes, ends, owners = [], [], [], []
-    for g, (bilateral, laws, held, sides) in enumerate(groups):
+    for g, (errors, extra, laws, held, sides) in enumerate(groups):
         held = tuple(sorted({*held, *(c for c, kind, *_ in laws if kind is Hard)}))
         soft = tuple(sorted({c for c, *_ in laws} - set(held)))
-        rows = tuple(range(bilateral)) + tuple(bilateral + c for c in held + soft)
-        group_rows.append(GroupRows(rows, bilateral, held, soft))
+        bilateral = (*range(errors), *range(6, 6 + extra))
+        rows = bilateral + tuple(errors + c for c in held + soft)
+        group_rows.append(GroupRows(rows, len(bilateral), errors, held, soft))
         if rows:
             ends += sides
             nodes += [tuple(b if b >= 0 and moving[b] else -1 for b in node) for node in sides]
@@ -139,7 +150,7 @@ def _slots(groups: tuple[Any, ...], group_rows: list[GroupRows]) -> tuple[Slot, 
     """Slots of bounded impulses: as many of each kind as a coordinate has at most."""
     # Laws (two-sided, normal) of each coordinate row, and where the row stands.
     laws_of, rows_of, at = [], [], 0
-    for g, ((_, laws, _, nodes), rows) in enumerate(zip(groups, group_rows, strict=True)):
+    for g, ((*_, laws, _, nodes), rows) in enumerate(zip(groups, group_rows, strict=True)):
         for coordinate in rows.soft:
             own = [(two, normal) for c, k, two, normal in laws if c == coordinate and k is Bound]
             laws_of.append((own, len(nodes), g))

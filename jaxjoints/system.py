@@ -60,7 +60,8 @@ class JointGroup:
     coupling: the coupling, every leaf with a joint axis after its own axes, (…, joints, *batch)
     frame_C: pose of C in the child's body frame; frame_D: pose of D in the parent's
     laws: one record per law, stacked likewise
-    erp, cfm: softness of the bilateral rows, shape (6 - k, joints, *batch)
+    erp, cfm: softness of the bilateral rows and of those at velocity and acceleration level, whose
+        erp has no effect, shape (6 - k + m, joints, *batch)
     joints: index of each joint in the system; child, parent: body indices, -1 the world
     start: index of each joint's first coordinate in the flat vectors q, q̇ and effort
     attachment: points of the child and the parent at which a row's force acts, as shares of the

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from .couplings.coupling import Coupling
+from .couplings.nonholonomic import extra_rows
 from .couplings.trial import rest_complaint, shape_complaint
 from .laws import Law, Limits, Lock, SpringDamper
 from .pytree import replace
@@ -171,7 +172,7 @@ def read_inertia(
 
 
 def read_softness(owner: str, softness: Softness, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """ERP and CFM of each bilateral row, shape (rows,) each."""
+    """ERP and CFM of each row that is there without laws, shape (rows,) each."""
     if not isinstance(softness, Softness):
         raise ValueError(f"{owner}: softness {softness!r} must be a Softness(erp=…, cfm=…)")
     found = []
@@ -186,7 +187,7 @@ def read_softness(owner: str, softness: Softness, rows: int) -> tuple[np.ndarray
     return found[0], found[1]
 
 
-def read_attachment(owner: str, attachment: Any) -> tuple[float, float]:
+def read_attachment(owner: str, attachment: Any, coupling: Coupling) -> tuple[float, float]:
     """Where row forces act: a name of `ATTACHMENTS` or the pair itself."""
     if isinstance(attachment, str):
         if attachment not in ATTACHMENTS:
@@ -194,9 +195,16 @@ def read_attachment(owner: str, attachment: Any) -> tuple[float, float]:
                 f"{owner}: attachment {attachment!r} is unknown; "
                 f"{near_matches(attachment, ATTACHMENTS)}"
             )
-        return ATTACHMENTS[attachment]
-    child, parent = read_numbers(owner, "attachment", attachment, (2,))
-    return float(child), float(parent)
+        shares = ATTACHMENTS[attachment]
+    else:
+        child, parent = read_numbers(owner, "attachment", attachment, (2,))
+        shares = float(child), float(parent)
+    if any(shares) and extra_rows(coupling):
+        raise ValueError(
+            f"{owner}: attachment {attachment!r} must be 'C', whose motion the velocity rows of "
+            f"{type(coupling).__name__} read"
+        )
+    return shares
 
 
 def read_coupling(owner: str, coupling: Any) -> tuple[Coupling, list[str]]:

@@ -19,6 +19,7 @@ from jaxjoints.couplings.linear import Cylindrical, Slider, Translation
 from jaxjoints.couplings.motor import LinearMotor
 from jaxjoints.couplings.released import Released
 from jaxjoints.couplings.rigid import Fixed, Free, FreeRodrigues
+from jaxjoints.couplings.rolling import RollingDisc, RollingSphere
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
@@ -215,6 +216,13 @@ CATALOG = {
     ),
     "function driven": Entry(KNEE, (1.0, 1.0)),
     "released universal": Entry(Released(Universal(EZ, TILTED)), (0.3, 0.3, 0.3, 0.3, 3.0, 3.0)),
+    "rolling sphere": Entry(RollingSphere(jnp.array(0.7)), (3.0, 3.0, 1.2, 1.2, 1.2)),
+    "rolling disc": Entry(
+        RollingDisc(jnp.array(0.7)),
+        (3.0, 3.0, 20.0, 1.2, 3.0),
+        turning=2,
+        singular=((0.3, 0.2, 0.1, np.pi / 2, 0.4), (0.0, 0.0, 0.1, -np.pi / 2, 0.0)),
+    ),
     "screw": Entry(Screw(jnp.array(0.5)), (20.0,), turning=0),
     "slotted hinge": Entry(SlottedHinge(), (3.0, 20.0), turning=1),
     "declared slotted hinge": Entry(DeclaredSlottedHinge(), (3.0, 20.0), turning=1),

@@ -9,6 +9,7 @@ degrees of freedom has k coordinates q and 6 - k errors φ, and one matrix of wr
 exact on the surface and to first order in φ off it. G are the bilateral wrenches, N the wrenches of
 the coordinates, S the motion subspace, E a complement of it. A coupling is given by its poses
 (`Chart`: the map q → T_CD) or by its errors (`Residual`: φ(T_CD, t)); the rest is derived here.
+Any coupling may also forbid velocities or accelerations (rolling): see `nonholonomic`.
 """
 
 from collections.abc import Callable
@@ -44,12 +45,16 @@ class CouplingRows:
     error: φ, distance of each bilateral row [m or rad], shape (6 - k, *b)
     q: coordinates [m or rad], shape (k, *b)
     drift: ∂φ/∂t of a coupling that depends on time, shape (6 - k, *b)
+    acceleration: what rows at acceleration level add to the drift in each second, None without
+        them; as long as `error`. Rows at velocity and acceleration level follow those of W and of
+        the errors here (see `nonholonomic.with_velocity_rows`), which `Coupling.rows` leaves out
     """
 
     W: Array
     error: Array
     q: Array
     drift: Array
+    acceleration: Array | None = None
 
 
 class Coupling:
@@ -59,11 +64,14 @@ class Coupling:
 
     dof: number of coordinates k
     elementwise: the methods are written in components (see `spatial`) and take trailing batch axes
-        as they are, which spares the mapping
+        as they are, which spares the mapping; never so the residuals of velocity and acceleration
+    velocity_rows, acceleration_rows: numbers of components of those residuals
     """
 
     dof: ClassVar[int]
     elementwise: ClassVar[bool] = False
+    velocity_rows: ClassVar[int] = 0
+    acceleration_rows: ClassVar[int] = 0
 
     def pose(self, q: Array) -> Pose:
         """Pose T_GD on the joint's surface with coordinates q, shape (k,)."""
@@ -74,6 +82,14 @@ class Coupling:
 
         q: coordinates at a pose nearby, shape (k,); they choose the branch of those that wind
         """
+        raise NotImplementedError
+
+    def velocity_residual(self, T: Pose, v: Array, t: Array) -> Array:
+        """ψ [m/s or rad/s], 0 while C moves at v = v_CD (6,) as it may; shape (velocity_rows,)."""
+        raise NotImplementedError
+
+    def acceleration_residual(self, T: Pose, v: Array, a: Array, t: Array) -> Array:
+        """α, 0 while v changes at the rate a (6,) as it may; linear in a, (acceleration_rows,)."""
         raise NotImplementedError
 
     def check(self) -> str | None:

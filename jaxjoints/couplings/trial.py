@@ -59,6 +59,17 @@ def _complaint(structure: Any, shapes: tuple, dtype: Any) -> str | None:
 
     coupling = structure.unflatten([some(*shape) for shape in shapes])
     dof, T = coupling.dof, Pose(some(3), some(4))
+    for count, name, rates in (
+        (coupling.velocity_rows, "velocity_residual", (some(6),)),
+        (coupling.acceleration_rows, "acceleration_residual", (some(6), some(6))),
+    ):
+        given = coupling, T, *rates, some()
+        called = f"{name}(T, v, {'a, ' if len(rates) == 2 else ''}t)"
+        problem = count and _wrong(
+            called, lambda c, *x, name=name: getattr(c, name)(*x), given, some(count)
+        )
+        if problem:
+            return problem
     if isinstance(coupling, Residual):
         error = coupling, T, some()
         return _wrong("residual(T, t)", lambda c, T, t: c.residual(T, t), error, some(6 - dof))

@@ -51,7 +51,9 @@ class JaxJoints(JaxEngine):
         few = jax.tree.map(lambda x: x[..., :64], final)
         _, info = jax.jit(lambda s: jj.step(self.system, s, dt=DT, scheme=self.scheme))(few)
         words = ["semi-implicit Euler"]
-        words.append(f"<= {self.scheme.iterations} Newton" if mechanism.limited else "linear")
+        words.append(
+            f"<= {self.scheme.solver.iterations} Newton" if mechanism.limited else "linear"
+        )
         if self.scheme.projections:
             words.append(f"{self.scheme.projections} projection")
         words.append(f"gap {float(jnp.max(jj.joint_errors(self.system, few))):.0e}")
