@@ -6,6 +6,7 @@ either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`
 
 from .builder import SystemBuilder
 from .couplings.compound import (
+    Chain,
     DoubleHinge,
     Hinge2,
     PrismaticRotoide,
@@ -13,7 +14,8 @@ from .couplings.compound import (
     Reversed,
 )
 from .couplings.coupling import Chart, Coupling, CouplingRows, Derived, Residual
-from .couplings.distance import DoubleBall
+from .couplings.curve import PointOnCurve, PointOnLevelSet, PointOnSurface
+from .couplings.distance import DoubleBall, Rope
 from .couplings.ellipsoid import Ellipsoid, Ellipsoid3
 from .couplings.function_driven import FunctionDriven
 from .couplings.functions import Constant, Function, Linear, Polynomial, Spline, Sum
@@ -25,7 +27,7 @@ from .couplings.planar import Planar, PlanarTranslation, SlottedHinge
 from .couplings.released import Released
 from .couplings.rigid import Fixed, Free, FreeRodrigues
 from .couplings.rolling import RollingDisc, RollingSphere
-from .couplings.rotary import Ball, Hinge, Universal
+from .couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .identify import Identified, Motion, Unknown, identify, pose_residuals
@@ -58,6 +60,7 @@ __all__ = [
     "Hinge",
     "Ball",
     "Universal",
+    "ConstantVelocity",
     "Slider",
     "Cylindrical",
     "Helical",
@@ -72,13 +75,18 @@ __all__ = [
     "SegmentedPlanePoint",
     "Ellipsoid",
     "Ellipsoid3",
+    "PointOnCurve",
+    "PointOnSurface",
+    "PointOnLevelSet",
     "Hinge2",
     "PrismaticRotoide",
     "PrismaticUniversal",
     "DoubleHinge",
     "DoubleBall",
+    "Rope",
     "FunctionDriven",
     "Reversed",
+    "Chain",
     "RollingSphere",
     "RollingDisc",
     "Fixed",

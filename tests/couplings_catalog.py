@@ -8,19 +8,20 @@ import numpy as np
 from jax import Array
 
 from jaxjoints.couplings import gimbal, planar
-from jaxjoints.couplings.compound import DoubleHinge, PrismaticUniversal
+from jaxjoints.couplings.compound import Chain, DoubleHinge, PrismaticUniversal
 from jaxjoints.couplings.coupling import Chart, Coupling, Derived, Residual
-from jaxjoints.couplings.distance import DoubleBall
+from jaxjoints.couplings.curve import PointOnCurve, PointOnLevelSet, PointOnSurface
+from jaxjoints.couplings.distance import DoubleBall, Rope
 from jaxjoints.couplings.ellipsoid import Ellipsoid, Ellipsoid3
 from jaxjoints.couplings.function_driven import FunctionDriven
-from jaxjoints.couplings.functions import Constant, Linear, Polynomial, Spline, Sum
+from jaxjoints.couplings.functions import Constant, Function, Linear, Polynomial, Spline, Sum
 from jaxjoints.couplings.gear import BevelGear, SpurGear
 from jaxjoints.couplings.linear import Cylindrical, Slider, Translation
 from jaxjoints.couplings.motor import LinearMotor
 from jaxjoints.couplings.released import Released
 from jaxjoints.couplings.rigid import Fixed, Free, FreeRodrigues
 from jaxjoints.couplings.rolling import RollingDisc, RollingSphere
-from jaxjoints.couplings.rotary import Ball, Hinge, Universal
+from jaxjoints.couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from jaxjoints.pytree import struct
@@ -34,6 +35,7 @@ class Entry:
     """A coupling and the part of it that is tested.
 
     reach: half-widths of the range from which coordinates are drawn
+    middle: middle of that range, 0 if not given
     turning: the coordinate that counts turns, if there is one
     singular: coordinates where the poses or their rates degenerate
     """
@@ -42,6 +44,7 @@ class Entry:
     reach: tuple[float, ...]
     turning: int | None = None
     singular: tuple[tuple[float, ...], ...] = ()
+    middle: tuple[float, ...] = ()
 
 
 @struct
@@ -150,6 +153,17 @@ class MovingPlane(Residual):
         return T.p[2:] - self.speed * t
 
 
+@struct
+class Egg(Function):
+    """|p / radii|² - 1: zero on an ellipsoid."""
+
+    radii: Array
+    coordinates: ClassVar[tuple[int, ...]] = (0, 1, 2)
+
+    def value(self, q):
+        return jnp.sum((q / self.radii) ** 2) - 1
+
+
 TILTED = jnp.array([0.6, -1.0, 1.4])
 POINT = (0.5, 0.5, 1.2, 1.2, 1.2)
 RADII = jnp.array([1.0, 1.3, 0.8])
@@ -171,6 +185,9 @@ KNEE = FunctionDriven(
 )
 BALL_TURNED = ((2 * np.pi, 0.0, 0.0), (0.0, 0.0, np.pi))
 SKEWED = jnp.array([[1.0, 0.2, 0.0], [0.0, 2.0, 0.3], [0.1, 0.0, 0.5]])
+HILL = Polynomial(jnp.array([[0.2, 0.1, 0.3], [-0.2, 0.2, 0.0]]), coordinates=(0, 1))
+WIRE = jnp.array([[-1.0, 0.0, 0.3], [0.0, 0.4, 0.0], [1.0, 0.1, 0.4], [1.6, -0.5, 0.5]])
+BESIDE = Pose(jnp.array([0.2, -0.1, 0.3]), jnp.array([0.8, 0.36, 0.48, 0.0]))
 WHEELS = (jnp.array(0.8), jnp.array(1.5))
 
 CATALOG = {
@@ -222,6 +239,16 @@ CATALOG = {
         (3.0, 3.0, 20.0, 1.2, 3.0),
         turning=2,
         singular=((0.3, 0.2, 0.1, np.pi / 2, 0.4), (0.0, 0.0, 0.1, -np.pi / 2, 0.0)),
+    ),
+    "constant velocity": Entry(ConstantVelocity(), (1.2, 1.2)),
+    "rope": Entry(Rope(), (0.4, 0.8, 0.8, 1.2, 1.2, 1.2), middle=(1.5,) + (0.0,) * 5),
+    "bead on a wire": Entry(PointOnCurve.through(WIRE), (1.0, 1.2, 1.2, 1.2)),
+    "bead on a hill": Entry(PointOnSurface.over(HILL), (0.5, 0.5, 1.2, 1.2, 1.2)),
+    "bead on an egg": Entry(PointOnLevelSet(Egg(RADII), jnp.array([0.1, 0.0, 0.8])), POINT),
+    "arm of three": Entry(
+        Chain(Hinge(EZ), Chain(Slider(TILTED), Hinge(jnp.array([0.0, 1.0, 0.3]))), BESIDE),
+        (20.0, 1.0, 1.0),
+        turning=0,
     ),
     "screw": Entry(Screw(jnp.array(0.5)), (20.0,), turning=0),
     "slotted hinge": Entry(SlottedHinge(), (3.0, 20.0), turning=1),

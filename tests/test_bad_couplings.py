@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 from jax import Array
 
+from jaxjoints.couplings.compound import Chain, Reversed
 from jaxjoints.couplings.coupling import Chart, Residual
+from jaxjoints.couplings.curve import PointOnCurve, PointOnLevelSet, PointOnSurface
 from jaxjoints.couplings.ellipsoid import Ellipsoid, Ellipsoid3
 from jaxjoints.couplings.function_driven import FunctionDriven
 from jaxjoints.couplings.functions import Constant, Linear, Polynomial, Spline, Sum
 from jaxjoints.couplings.gimbal import FreeEuler, Gimbal
 from jaxjoints.couplings.released import Released
-from jaxjoints.couplings.rotary import Hinge, Universal
+from jaxjoints.couplings.rolling import RollingSphere
+from jaxjoints.couplings.rotary import Ball, Hinge, Universal
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import PlanePoint, SegmentedPlanePoint
 from jaxjoints.pytree import struct
@@ -98,6 +101,35 @@ def test_allowed_rotations_must_not_be_negative():
 def test_corners_of_a_segmented_plane_are_checked(points, words):
     with refused("'elbow'", *words):
         hinge_on_arm(SegmentedPlanePoint(points))
+
+
+@pytest.mark.parametrize(
+    ("coupling", "words"),
+    [
+        (PointOnCurve((Linear([1.0]), Constant())), ("curve has 2 functions", "3")),
+        (PointOnCurve((Linear([1.0]), Constant(), 2.0)), ("curve[2]", "not a function")),
+        (
+            PointOnCurve((Linear([1.0], coordinates=(1,)), Constant(), Constant())),
+            ("curve[0] Linear", "coordinate 1", "has 1"),
+        ),
+        (PointOnCurve.through([[0, 0, 0], [1, 0, 0], [1, 0, 0]]), ("knots must ascend", "repeat")),
+        (
+            PointOnSurface.over(Linear([1.0], coordinates=(2,))),
+            ("surface[2] Linear", "has 2"),
+        ),
+        (PointOnLevelSet(Linear([1.0]), start=(0.0, 1.0)), ("start", "(2,)")),
+        (PointOnLevelSet(Spline([1.0, 0.0], [0, 1])), ("function Spline", "knots must ascend")),
+        (Chain(Ball(), FreeEuler()), ("3 + 6 coordinates", "body between")),
+        (Chain(Hinge(), Hinge()), ("2 coordinates", "1 ways only", "Hinge")),
+        (Chain(Hinge(), 1.0), ("second", "not a coupling")),
+        (Chain(Hinge((0, 0, 0)), Ball()), ("first Hinge", "length 0")),
+        (Chain(Hinge(), RollingSphere(1.0)), ("second RollingSphere", "forbids velocities")),
+        (Reversed(RollingSphere(1.0)), ("of RollingSphere", "forbids velocities")),
+    ],
+)
+def test_paths_and_chains_are_checked(coupling, words):
+    with refused("'elbow'", type(coupling).__name__, *words):
+        hinge_on_arm(coupling)
 
 
 LOCKED = {

@@ -128,7 +128,8 @@ class Case:
 
     @property
     def q(self):
-        return np.array(self.entry.reach).reshape(-1, 1) * self.random(self.coupling.dof)
+        middle = np.array(self.entry.middle or [0.0] * self.coupling.dof).reshape(-1, 1)
+        return middle + np.array(self.entry.reach).reshape(-1, 1) * self.random(self.coupling.dof)
 
     @property
     def near(self):
@@ -448,7 +449,17 @@ def test_values_and_derivatives_are_finite_where_charts_degenerate(name):
             assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
-@pytest.mark.parametrize("name", [*HAND_WRITTEN, "slotted hinge", "point on ellipsoid"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *HAND_WRITTEN,
+        "slotted hinge",
+        "point on ellipsoid",
+        "rolling disc",
+        "bead on an egg",
+        "rope",
+    ],
+)
 def test_gradients_are_transposed_derivatives_and_finite(name):
     case, T = Case(name), Case(name).off(1e-2)
     weights = case.random(6, seed=4)
@@ -566,6 +577,9 @@ def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name)
         "declared slotted hinge",
         "gimbal",
         "point on ellipsoid",
+        "rolling disc",
+        "bead on an egg",
+        "constant velocity",
     ],
 )
 def test_single_precision_comes_close(name):

@@ -1,17 +1,23 @@
-"""Joints made of several axes on one body: wheels, slides that turn, two hinges on a rod."""
+"""Joints made of several axes on one body: wheels, slides that turn, chains of any two."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..pytree import replace, struct
 from ..spatial import Pose
 from .coupling import Chart, Coupling
+from .nonholonomic import extra_rows
 from .wrench import check_axis, check_length, check_not_parallel, direction
 
 X = (1.0, 0.0, 0.0)
 Y = (0.0, 1.0, 0.0)
 Z = (0.0, 0.0, 1.0)
+# Singular values of S below which coordinates count as dependent.
+RANK = 1e-4
 
 
 @struct
@@ -174,8 +180,90 @@ class Reversed(Chart):
 
     def check(self) -> str | None:
         """See `Coupling.check`."""
-        return self.of.check()
+        return check_given_by_poses("of", self.of)
 
     def normalized(self) -> "Reversed":
         """See `Coupling.normalized`."""
         return Reversed(self.of.normalized())
+
+
+@struct
+class Chain(Chart):
+    """Two couplings in a row without a body between: T_CD = T_second, within T_first.
+
+    T = first.pose(q[:k]) @ between @ second.pose(q[k:]): `first` is fixed to D (the parent),
+    `second` to C (the child). The coordinates of `first`, then those of `second`, with their units;
+    laws on any. Three in a row: `Chain(a, Chain(b, c))`. At most six coordinates together, which
+    must move C independently. Couplings that depend on time are held at time 0.
+
+    between: pose of the second coupling's D in the first one's C, any form of a `Pose`; None where
+        they coincide
+
+    >>> from jaxjoints import Hinge, Slider
+    >>> arm = Chain(Hinge(), Slider((1.0, 0.0, 0.0)))
+    >>> print(arm.pose(jnp.array([jnp.pi / 2, 2.0])).p.round(3) + 0.0)
+    [0. 2. 0.]
+    """
+
+    first: Coupling
+    second: Coupling
+    between: Pose | None = None
+
+    @property
+    def dof(self) -> int:
+        """Number of coordinates of both."""
+        return self.first.dof + self.second.dof
+
+    def pose(self, q: Array) -> Pose:
+        """The first one's pose, the pose between, the second one's pose."""
+        k = self.first.dof
+        near = self.first.pose(q[:k])
+        if self.between is not None:
+            near = near @ self.between.normalized()
+        return near @ self.second.pose(q[k:])
+
+    def check(self) -> str | None:
+        """See `Coupling.check`."""
+        problem = check_given_by_poses("first", self.first) or check_given_by_poses(
+            "second", self.second
+        )
+        if problem:
+            return problem
+        if self.dof > 6:
+            return (
+                f"has {self.first.dof} + {self.second.dof} coordinates; C has 6 ways to move, so "
+                "put a body between them"
+            )
+        if self.between is not None and not np.linalg.norm(np.asarray(self.between.q)) > 0.5:
+            return f"between has the quaternion {np.asarray(self.between.q).tolist()}; make it unit"
+        rank = max(np.linalg.matrix_rank(S, tol=RANK) for S in np.asarray(_motions(self)))
+        if rank < self.dof:
+            return (
+                f"has {self.dof} coordinates that move C in {rank} ways only: some of "
+                f"{type(self.first).__name__} do what others of {type(self.second).__name__} do"
+            )
+        return None
+
+    def normalized(self) -> "Chain":
+        """See `Coupling.normalized`."""
+        return replace(self, first=self.first.normalized(), second=self.second.normalized())
+
+
+def check_given_by_poses(name: str, coupling: Any) -> str | None:
+    """What is wrong with a field whose poses alone are used, or None."""
+    if not isinstance(coupling, Coupling):
+        return f"{name} {coupling!r} is not a coupling"
+    kind = f"{name} {type(coupling).__name__}"
+    if extra_rows(coupling):
+        return f"{kind} forbids velocities, which would be lost; join the bodies by it directly"
+    problem = coupling.check()
+    return problem and f"{kind} {problem}"
+
+
+@jax.jit
+def _motions(chain: Chain) -> Array:
+    """S at rest and at some other coordinates, shape (n, 6, k)."""
+    leaves = jax.tree.leaves(chain)
+    dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
+    places = 0.3 * jnp.sin(jnp.arange(3.0 * chain.dof, dtype=dtype) ** 2).reshape(3, chain.dof)
+    return jnp.stack([chain.motion_at(q) for q in places * jnp.arange(3.0, dtype=dtype)[:, None]])

@@ -309,12 +309,12 @@ class Residual(Coupling):
         """Pose on the surface with coordinates q, by Newton's method from the reference."""
         reference, S = self._origin(q.dtype)
         start = retract(reference, multiply(S, q)) if self.dof else reference
-        return _on_surface(self.iterations, self, start, q, _time(start, t))
+        return on_surface(self, start, q, t)
 
     def project(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> tuple[Pose, Array]:
         """T_GD on the surface with the coordinates of T = T_CD, and those coordinates."""
         q = self.coordinates(T, q, t)
-        return _on_surface(self.iterations, self, T, q, _time(T, t)), q
+        return on_surface(self, T, q, t), q
 
     def _origin(self, dtype: Any) -> tuple[Pose, Array]:
         """The reference and its free directions S₀, shape (6, k), with S₀ᵀ H S₀ = 1."""
@@ -322,6 +322,11 @@ class Residual(Coupling):
         start = jnp.zeros((), dtype)
         G = _gradient(lambda T: self.residual(T, start), reference)
         return reference, orthonormal_complement(metric(transpose(G), 1 / self.length), self.length)
+
+
+def on_surface(coupling: Residual, near: Pose, q: Array, t: Any = 0.0) -> Pose:
+    """The pose where φ = 0 and the coordinates are q, by Newton's method from one nearby."""
+    return _on_surface(coupling.iterations, coupling, near, q, _time(near, t))
 
 
 @jax.jit

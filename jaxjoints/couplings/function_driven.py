@@ -7,7 +7,7 @@ from jax import Array
 from ..pytree import replace, static, struct
 from ..spatial import Pose, unit
 from .coupling import Chart
-from .functions import Constant, Function
+from .functions import Constant, Function, check_functions
 
 X_Y_Z = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 NOT_MOVING = (Constant(0.0),) * 3
@@ -62,22 +62,9 @@ class FunctionDriven(Chart):
         if not 1 <= self.dof <= 6:
             return f"dof {self.dof} must be 1 to 6"
         for name in ("rotations", "translations"):
-            functions = getattr(self, name)
-            if len(functions) != 3:
-                return f"{name} has {len(functions)} functions; it must have 3"
-            for i, function in enumerate(functions):
-                if not isinstance(function, Function):
-                    return f"{name}[{i}] {function!r} is not a function; try Constant(0.0)"
-                kind = f"{name}[{i}] {type(function).__name__}"
-                problem = function.check()
-                if problem:
-                    return f"{kind} {problem}"
-                for coordinate in function.coordinates:
-                    if not 0 <= coordinate < self.dof:
-                        return (
-                            f"{kind} uses coordinate {coordinate}; the joint has {self.dof}, "
-                            "numbered from 0"
-                        )
+            problem = check_functions(name, getattr(self, name), self.dof)
+            if problem:
+                return problem
         for name in ("rotation_axes", "translation_axes"):
             axes = np.asarray(getattr(self, name))
             if axes.shape != (3, 3):

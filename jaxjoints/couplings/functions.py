@@ -179,6 +179,25 @@ class Sum(Function):
         return None
 
 
+def check_functions(name: str, functions: tuple[Function, ...], dof: int) -> str | None:
+    """What is wrong with a field of three functions (or one) of `dof` coordinates, or None."""
+    wanted = 1 if name == "function" else 3
+    if not isinstance(functions, (tuple, list)) or len(functions) != wanted:
+        count = len(functions) if isinstance(functions, (tuple, list)) else 1
+        return f"{name} has {count} functions; it must have {wanted}"
+    for i, function in enumerate(functions):
+        if not isinstance(function, Function):
+            return f"{name}[{i}] {function!r} is not a function; try Constant(0.0)"
+        kind = f"{name}[{i}] {type(function).__name__}"
+        problem = function.check()
+        if problem:
+            return f"{kind} {problem}"
+        for coordinate in function.coordinates:
+            if not 0 <= coordinate < dof:
+                return f"{kind} uses coordinate {coordinate}; {name} has {dof}, numbered from 0"
+    return None
+
+
 def _second_derivatives(knots: Array, values: Array) -> Array:
     """f'' at the knots (n,), 0 at both ends: a tridiagonal system, by elimination."""
     h = knots[1:] - knots[:-1]

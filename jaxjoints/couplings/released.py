@@ -9,6 +9,7 @@ from jax import Array
 from ..blocks import inverse, multiply
 from ..pytree import struct
 from ..spatial import Pose, retract
+from .compound import check_given_by_poses
 from .coupling import Chart, Coupling, CouplingRows, Residual
 
 
@@ -63,13 +64,13 @@ class Released(Coupling):
 
     def check(self) -> str | None:
         """See `Coupling.check`."""
+        problem = check_given_by_poses("of", self.of)
+        if problem:
+            return problem
         kind = type(self.of)
-        if not isinstance(self.of, Coupling):
-            return f"of {self.of!r} is not a coupling"
         if isinstance(self.of, Chart) and kind.complement is Chart.complement:
             return f"of {kind.__name__} has no rows of its own; give it a `complement`"
-        problem = self.of.check()
-        return problem and f"of {kind.__name__} {problem}"
+        return None
 
     def normalized(self) -> "Released":
         """See `Coupling.normalized`."""

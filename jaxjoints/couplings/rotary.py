@@ -1,6 +1,6 @@
-"""Joints that turn about a fixed point: hinge, ball, universal."""
+"""Joints that turn about a fixed point: hinge, ball, universal, constant velocity."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array
@@ -18,7 +18,7 @@ from ..spatial import (
     quat_to_rotation_vector,
     so3_right_jacobian_inverse,
 )
-from .coupling import Coupling, CouplingRows
+from .coupling import Coupling, CouplingRows, Residual
 from .winding import nearest_turn, twist_angle, twist_part, unwind
 from .wrench import about, along, axes, check_axis, direction, stack_rows, unit_axis
 
@@ -189,3 +189,42 @@ class Universal(Coupling):
         second = twist_part(quat_multiply(quat_conjugate(turned), T.q), b)
         angle = twist_angle(second, b, None if q is None else q[1:])
         return jnp.concatenate([first, angle], axis=0), turned, second
+
+
+@struct
+class ConstantVelocity(Residual):
+    """Shafts along z of C and z of D meet at the common origin at any angle and turn alike.
+
+    A homokinetic joint (Rzeppa, Thompson): the pose is a turn about an axis normal to both shafts,
+    T_CD = exp(bend) with bend_z = 0, so in steady bearings, however they are inclined, both shafts
+    have the same speed, where those of a `Universal` joint vary. Two coordinates: the bend's
+    components along x and y [rad], regular when straight; |bend| is the angle between the shafts.
+
+    Rows: forces along x, y, z of D, then the moment that keeps the shafts in step, along the line
+    that halves the angle between them; its error is the turn about z of C that is left when the
+    bend is undone. The row grows as 1/cos(|bend|/2) and ends at 180°. One that also slides along
+    its shaft is `Chain(Slider(), ConstantVelocity())`.
+    """
+
+    dof: ClassVar[int] = 2
+
+    def pose(self, q: Array, t: Any = 0.0) -> Pose:
+        """Bend by the rotation vector (q[0], q[1], 0)."""
+        return Pose.from_rotation_vector(jnp.append(q, jnp.zeros_like(q[0])))
+
+    def project(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> tuple[Pose, Array]:
+        """The pose with the same bend, and its coordinates."""
+        q = self.coordinates(T, q, t)
+        return self.pose(q), q
+
+    def residual(self, T: Pose, t: Array) -> Array:
+        """Position of C in D [m] and turn about z of C [rad]."""
+        axis = jnp.eye(3, dtype=T.p.dtype)[2]
+        return jnp.concatenate([T.p, twist_angle(twist_part(T.q, axis), axis, None)])
+
+    def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
+        """The bend, continued from q."""
+        near = self.zero(T) if q is None else q
+        turn = twist_part(T.q, jnp.eye(3, dtype=T.p.dtype)[2])
+        bend = quat_to_rotation_vector(quat_multiply(T.q, quat_conjugate(turn)))
+        return unwind(bend, jnp.append(near, jnp.zeros_like(near[0])))[:2]
