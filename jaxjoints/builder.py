@@ -58,6 +58,8 @@ class SystemBuilder:
 
     gravity: acceleration in the world [m/s²]
     erp, cfm: softness of the bilateral rows of joints that give none; erp also of hard limits
+    strict: refuse couplings of low rank at rest, and those that use arrays from outside of their
+        fields, of which it is otherwise warned
 
     >>> from jaxjoints import Hinge
     >>> world = SystemBuilder()
@@ -72,9 +74,11 @@ class SystemBuilder:
         gravity: Any = (0.0, 0.0, -9.81),
         erp: float = 0.2,
         cfm: float = 0.0,
+        strict: bool = False,
     ):
         self._gravity = read_numbers("system", "gravity", gravity, (3,))
         self._softness = Softness(erp, cfm)
+        self._strict = strict
         read_softness("system", self._softness, 0)
         self._bodies: dict[str, _Body] = {}
         self._joints: dict[str, GivenJoint] = {}
@@ -176,7 +180,7 @@ class SystemBuilder:
             frames = self._frames_at(owner, read_pose(owner, "frame_W", frame_W), child, parent)
         else:
             frames = read_pose(owner, "frame_C", frame_C), read_pose(owner, "frame_D", frame_D)
-        coupling, notes = read_coupling(owner, coupling)
+        coupling, notes = read_coupling(owner, coupling, self._strict)
         dof = coupling.dof
         laws, law_notes = read_laws(
             owner, laws, dof=dof, erp=self._softness.erp, allow_active=allow_active

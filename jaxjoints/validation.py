@@ -14,7 +14,7 @@ from jax import Array
 
 from .couplings.coupling import Coupling
 from .couplings.nonholonomic import extra_rows
-from .couplings.trial import rest_complaint, shape_complaint
+from .couplings.trial import captured_complaint, rest_complaint, shape_complaint
 from .laws import Law, Limits, Lock, SpringDamper
 from .pytree import replace
 from .rows import Softness
@@ -207,8 +207,11 @@ def read_attachment(owner: str, attachment: Any, coupling: Coupling) -> tuple[fl
     return shares
 
 
-def read_coupling(owner: str, coupling: Any) -> tuple[Coupling, list[str]]:
-    """A coupling with float arrays for leaves in standard form, and notes on what was changed."""
+def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, list[str]]:
+    """A coupling with float arrays for leaves in standard form, and notes on what was changed.
+
+    strict: refuse what is otherwise warned of
+    """
     if not isinstance(coupling, Coupling):
         made = isinstance(coupling, type) and issubclass(coupling, Coupling)
         hint = f"write {coupling.__name__}(…)" if made else "give a record such as Hinge()"
@@ -227,8 +230,11 @@ def read_coupling(owner: str, coupling: Any) -> tuple[Coupling, list[str]]:
     refused, weak = (None, None) if problem else rest_complaint(coupling)
     if problem or refused:
         raise ValueError(f"{owner}: {kind}.{problem or refused}")
-    if weak:
-        warnings.warn(f"{owner}: {kind}.{weak}", stacklevel=4)
+    for doubt in (weak, captured_complaint(coupling)):
+        if doubt and strict:
+            raise ValueError(f"{owner}: {kind}.{doubt}")
+        if doubt:
+            warnings.warn(f"{owner}: {kind}.{doubt}", stacklevel=4)
     notes = []
     for field in dataclasses.fields(given):
         before, after = getattr(given, field.name), getattr(coupling, field.name)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import Array
 
+from jaxjoints.builder import SystemBuilder
 from jaxjoints.couplings.compound import Chain, Reversed
 from jaxjoints.couplings.coupling import Chart, Residual
 from jaxjoints.couplings.curve import PointOnCurve, PointOnLevelSet, PointOnSurface
@@ -23,7 +24,7 @@ from jaxjoints.couplings.rotary import Ball, Hinge, Universal
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import PlanePoint, SegmentedPlanePoint
 from jaxjoints.pytree import struct
-from jaxjoints.spatial import Pose, norm
+from jaxjoints.spatial import Pose, norm, quat_from_rotation_vector
 from test_bad_inputs import hinge_on_arm, refused, warned
 
 NAN = math.nan
@@ -182,6 +183,31 @@ def test_row_37_rotation_limits_are_finite_at_no_turn_and_half_a_turn():
     np.testing.assert_allclose(found[0][0], q, rtol=0, atol=1e-9)
 
 
+DIRECTION = np.array([0.6, 0.0, -0.8])
+
+
+@pytest.mark.parametrize("turn", [0.0, 2 * math.pi])
+def test_row_38_rotation_vectors_have_the_right_slopes_at_no_turn_and_at_a_whole_one(turn):
+    for distance in DISTANCES:
+        angle = turn + distance
+        slope = jax.jacfwd(quat_from_rotation_vector)(angle * jnp.asarray(DIRECTION))
+        along = np.outer(DIRECTION, DIRECTION)
+        over = 0.5 * np.sinc(angle / (2 * np.pi))
+        expected = 0.5 * np.cos(angle / 2) * along + over * (np.eye(3) - along)
+        np.testing.assert_allclose(slope[1:], expected, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(slope[0], -0.5 * np.sin(angle / 2) * DIRECTION, atol=1e-14)
+    q = (turn + np.asarray(DISTANCES)) * DIRECTION[:, None]
+    found = with_slopes(Ball(), jnp.asarray(q))
+    assert all_finite(found)
+    np.testing.assert_allclose(found[0][0], q, rtol=0, atol=1e-9)
+
+
+def test_row_38_lengths_have_slope_0_at_0_and_1_beside_it():
+    for distance in DISTANCES:
+        slope = jax.grad(norm)(distance * jnp.asarray(DIRECTION))
+        np.testing.assert_allclose(slope, DIRECTION if distance else 0 * DIRECTION, atol=1e-15)
+
+
 def test_row_39_poses_of_wrong_type_or_shape_are_refused():
     class Bare(Slide):
         def pose(self, q):
@@ -249,6 +275,53 @@ def test_row_41_rank_deficiency_at_rest_warns_with_the_rank():
 
     with warned("'elbow'", "Squared.residual", "rank 0 instead of 1"):
         hinge_on_arm(Squared())
+
+
+def test_row_41_strict_builders_refuse_what_others_warn_of():
+    class Twice(Slide):
+        dof: ClassVar[int] = 2
+
+        def pose(self, q):
+            return Pose.along_x(q[0] + q[1])
+
+    world = SystemBuilder(strict=True)
+    world.body("arm", mass=1.0, inertia=(1.0, 1.0, 1.0))
+    with refused("'elbow'", "Twice.pose", "rank 1 instead of 2"):
+        world.joint("elbow", struct(Twice)(), child="arm")
+
+
+def test_row_43_arrays_from_outside_of_a_coupling_are_named():
+    pitch, numbers = jnp.array(0.3), np.array([0.0, 0.6, 0.8])
+
+    @struct
+    class Captures(Slide):
+        def pose(self, q):
+            return Pose.along_x(pitch * q[0])
+
+    def helped(q):
+        return pitch * q
+
+    @struct
+    class Wheel(Residual):
+        dof: ClassVar[int] = 5
+
+        def residual(self, T, t):
+            return helped(T.p[:1])
+
+    class Sound(Slide):
+        def pose(self, q):
+            fixed = jnp.array([1.0, 0.0, 0.0]) + jnp.asarray(numbers)
+            return Pose.along_x(self.scale * q[0]) @ Pose.translation(fixed)
+
+    with warned("'elbow'", "Captures.pose(q)", "the array 'pitch' of shape ()", "no gradient"):
+        hinge_on_arm(Captures())
+    with warned("'elbow'", "Wheel.residual(T, t)", "an array of shape ()", "a field"):
+        hinge_on_arm(Wheel())
+    hinge_on_arm(struct(Sound)())
+    world = SystemBuilder(strict=True)
+    world.body("arm", mass=1.0, inertia=(1.0, 1.0, 1.0))
+    with refused("Captures.pose(q)", "'pitch'"):
+        world.joint("elbow", Captures(), child="arm")
 
 
 def test_row_42_python_on_traced_numbers_is_explained():

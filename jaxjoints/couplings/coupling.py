@@ -61,6 +61,8 @@ class Coupling:
     """Base of all couplings: a frozen record (`struct`) whose leaves are its parameters.
 
     A coupling is a pure function of one joint; the library maps it over joints and environments.
+    Whatever numbers it uses are its fields: to an array taken from around it (a closure, a global)
+    no gradient flows, it is the same for all environments, and the builder warns.
 
     dof: number of coordinates k
     elementwise: the methods are written in components (see `spatial`) and take trailing batch axes

@@ -1,5 +1,7 @@
 """What is wrong with a coupling that somebody wrote, found by trying it out once at build."""
 
+import inspect
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -23,9 +25,15 @@ def shape_complaint(coupling: Coupling) -> str | None:
 
     coupling: with arrays of one precision for leaves; traced, not run
     """
-    leaves, structure = jax.tree.flatten(coupling)
-    dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
-    return _complaint(structure, tuple(leaf.shape for leaf in leaves), jnp.dtype(dtype))
+    return _complaint(*_signature(coupling))
+
+
+def captured_complaint(coupling: Coupling) -> str | None:
+    """Which JAX array a coupling's functions take from outside that should be a field, or None.
+
+    coupling: as for `shape_complaint`, and found sound by it
+    """
+    return _captured(*_signature(coupling))
 
 
 def rest_complaint(coupling: Coupling) -> tuple[str | None, str | None]:
@@ -54,35 +62,71 @@ def rest_complaint(coupling: Coupling) -> tuple[str | None, str | None]:
 
 @lru_cache(maxsize=1024)
 def _complaint(structure: Any, shapes: tuple, dtype: Any) -> str | None:
+    problems = (_wrong(*trial) for trial in _trials(structure, shapes, dtype))
+    return next((problem for problem in problems if problem), None)
+
+
+@lru_cache(maxsize=1024)
+def _captured(structure: Any, shapes: tuple, dtype: Any) -> str | None:
+    for name, function, given, _ in _trials(structure, shapes, dtype):
+        # Arrays made inside of the function are NumPy's here; those from outside are JAX's.
+        found = [x for x in jax.make_jaxpr(function)(*given).consts if isinstance(x, jax.Array)]
+        for array in found:
+            if jnp.issubdtype(array.dtype, jnp.floating):
+                called = _name_of(array, getattr(type(given[0]), name.partition("(")[0]))
+                return (
+                    f"{name} uses {called} of shape {array.shape} from outside of the coupling: no "
+                    "gradient flows to it, and environments cannot differ in it; make it a field "
+                    "(or a NumPy array, if it is a constant)"
+                )
+    return None
+
+
+def _trials(structure: Any, shapes: tuple, dtype: Any) -> Iterator[tuple[str, Any, tuple, Any]]:
+    """Each function of a coupling: its name, itself, arguments for it and what it must return."""
+
     def some(*shape):
         return jax.ShapeDtypeStruct(shape, dtype)
 
     coupling = structure.unflatten([some(*shape) for shape in shapes])
     dof, T = coupling.dof, Pose(some(3), some(4))
-    for count, name, rates in (
-        (coupling.velocity_rows, "velocity_residual", (some(6),)),
-        (coupling.acceleration_rows, "acceleration_residual", (some(6), some(6))),
-    ):
-        given = coupling, T, *rates, some()
-        called = f"{name}(T, v, {'a, ' if len(rates) == 2 else ''}t)"
-        problem = count and _wrong(
-            called, lambda c, *x, name=name: getattr(c, name)(*x), given, some(count)
-        )
-        if problem:
-            return problem
+    if coupling.velocity_rows:
+        given, wanted = (coupling, T, some(6), some()), some(coupling.velocity_rows)
+        yield "velocity_residual(T, v, t)", lambda c, *x: c.velocity_residual(*x), given, wanted
+    if coupling.acceleration_rows:
+        given, wanted = (coupling, T, some(6), some(6), some()), some(coupling.acceleration_rows)
+        name = "acceleration_residual(T, v, a, t)"
+        yield name, lambda c, *x: c.acceleration_residual(*x), given, wanted
     if isinstance(coupling, Residual):
-        error = coupling, T, some()
-        return _wrong("residual(T, t)", lambda c, T, t: c.residual(T, t), error, some(6 - dof))
-    pose = _wrong("pose(q)", lambda c, q: c.pose(q), (coupling, some(dof)), T)
-    if pose or isinstance(coupling, Chart):
-        return pose
+        given = coupling, T, some()
+        yield "residual(T, t)", lambda c, T, t: c.residual(T, t), given, some(6 - dof)
+        return
+    yield "pose(q)", lambda c, q: c.pose(q), (coupling, some(dof)), T
+    if isinstance(coupling, Chart):
+        return
 
     def read(coupling, T, q, t):
         rows = coupling.rows(T, q, t)
         return jnp.broadcast_to(rows.W, (6, 6)), rows.error, rows.q
 
     wanted = some(6, 6), some(6 - dof), some(dof)
-    return _wrong("rows(T, q, t)", read, (coupling, T, some(dof), some()), wanted)
+    yield "rows(T, q, t)", read, (coupling, T, some(dof), some()), wanted
+
+
+def _signature(coupling: Coupling) -> tuple[Any, tuple, Any]:
+    leaves, structure = jax.tree.flatten(coupling)
+    dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
+    return structure, tuple(leaf.shape for leaf in leaves), jnp.dtype(dtype)
+
+
+def _name_of(array: jax.Array, method: Any) -> str:
+    """What a method calls an array that it takes from around it."""
+    if inspect.isfunction(method):
+        around = inspect.getclosurevars(method)
+        for name, value in (around.nonlocals | around.globals).items():
+            if value is array:
+                return f"the array {name!r}"
+    return "an array"
 
 
 def _wrong(name: str, function: Any, given: tuple, wanted: Any) -> str | None:
