@@ -13,7 +13,7 @@ from jax import Array
 from .couplings.coupling import Coupling
 from .couplings.nonholonomic import extra_rows
 from .grouping import GivenJoint, GivenTransmission, joint_groups, transmission_groups
-from .joint_validation import read_transmission, winding_notes
+from .joint_validation import read_coupling, read_laws, read_transmission, winding_notes
 from .laws import Law
 from .pytree import replace
 from .rows import Softness
@@ -27,9 +27,7 @@ from .validation import (
     precision,
     read_attachment,
     read_coordinates,
-    read_coupling,
     read_inertia,
-    read_laws,
     read_mass,
     read_numbers,
     read_pose,

@@ -1,5 +1,8 @@
-"""Validation of joints and transmissions that are as a whole more than their parts."""
+"""Checks of what a user gives for joints and transmissions, in standard form afterwards."""
 
+import dataclasses
+import math
+import warnings
 from typing import Any
 
 import jax
@@ -7,9 +10,82 @@ import jax.numpy as jnp
 import numpy as np
 
 from .couplings.coupling import Coupling
-from .laws import Law
+from .couplings.trial import captured_complaint, rest_complaint, shape_complaint
+from .laws import Law, Limits, Lock, SpringDamper
+from .pytree import replace
 from .transmissions import Transmission
-from .validation import float_leaves, precision
+from .validation import float_leaves, precision, read_numbers
+
+PASSIVE = ("stiffness", "damping", "friction")
+
+
+def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, list[str]]:
+    """A coupling with float arrays for leaves in standard form, and notes on what was changed.
+
+    strict: refuse what is otherwise warned of
+    """
+    if not isinstance(coupling, Coupling):
+        made = isinstance(coupling, type) and issubclass(coupling, Coupling)
+        hint = f"write {coupling.__name__}(…)" if made else "give a record such as Hinge()"
+        raise ValueError(f"{owner}: {coupling!r} is not a coupling; {hint}")
+    kind = type(coupling).__name__
+    given = float_leaves(f"{owner}: {kind}", coupling)
+    problem = given.check()
+    if problem:
+        raise ValueError(f"{owner}: {kind} {problem}")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(given):
+        if not np.isfinite(leaf).all():
+            field = jax.tree_util.keystr(path).lstrip(".")
+            raise ValueError(f"{owner}: {kind} {field} {np.asarray(leaf)} must be finite")
+    coupling = given.normalized()
+    problem = shape_complaint(coupling)
+    refused, weak = (None, None) if problem else rest_complaint(coupling)
+    if problem or refused:
+        raise ValueError(f"{owner}: {kind}.{problem or refused}")
+    for doubt in (weak, captured_complaint(coupling)):
+        if doubt and strict:
+            raise ValueError(f"{owner}: {kind}.{doubt}")
+        if doubt:
+            warnings.warn(f"{owner}: {kind}.{doubt}", stacklevel=4)
+    notes = []
+    for field in dataclasses.fields(given):
+        before, after = getattr(given, field.name), getattr(coupling, field.name)
+        if before is after or not isinstance(before, jax.Array) or before.shape != (3,):
+            continue
+        length = float(np.linalg.norm(before))
+        if abs(length - 1) > 1e-6:
+            notes.append(f"{owner}: {field.name} normalized from length {length:.6g}")
+    return coupling, notes
+
+
+def read_laws(
+    owner: str, laws: Any, *, dof: int, erp: float, allow_active: bool
+) -> tuple[tuple[Law, ...], list[str]]:
+    """Laws in standard form with float arrays for leaves, and notes on what was changed."""
+    kept, notes, hard = [], [], {}
+    for given in (laws,) if isinstance(laws, Law) else laws:
+        if not isinstance(given, Law):
+            hint = "give a record such as Limits(-1, 1)"
+            raise ValueError(f"{owner}: {given!r} is not a law; {hint}")
+        name = f"{owner}: {type(given).__name__} on coordinate {given.coordinate}"
+        if not 0 <= given.coordinate < dof:
+            raise ValueError(f"{name}: the joint has {dof} coordinates, numbered from 0")
+        law = _standard_limits(name, given, erp) if isinstance(given, Limits) else given
+        if law is None:
+            notes.append(f"{name}: left out, it has no bound")
+            continue
+        problem = law.check() or (None if allow_active else _active(law))
+        if problem:
+            raise ValueError(f"{name}: {problem}")
+        if type(law) is not type(given):
+            notes.append(f"{name}: its equal bounds {given.lower} make a {type(law).__name__}")
+        if law.kind is Lock.kind:
+            if law.coordinate in hard:
+                raise ValueError(f"{name}: {hard[law.coordinate]} holds it already; keep one")
+            hard[law.coordinate] = f"a {type(given).__name__}"
+        kept.append(float_leaves(name, law))
+    _check_normals(owner, kept)
+    return tuple(kept), notes
 
 
 def read_transmission(owner: str, transmission: Any, dof: int) -> Transmission:
@@ -87,3 +163,62 @@ def winding_notes(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> list
                 "rad, more than a turn; the angle is counted over turns from where it starts"
             )
     return notes
+
+
+def _check_normals(owner: str, laws: list[Law]) -> None:
+    """ValueError for a friction that follows a coordinate without a force that laws exert."""
+    held = {law.coordinate for law in laws if law.kind is Lock.kind}
+    pushed = {law.coordinate for law in laws} - held
+    for law in laws:
+        if law.normal is None:
+            continue
+        name = f"{owner}: {type(law).__name__} on coordinate {law.coordinate}"
+        if law.normal == law.coordinate or law.normal not in pushed:
+            raise ValueError(
+                f"{name}: its normal {law.normal} must be another coordinate of the joint, with "
+                "laws that push along it, such as Limits(lower=0.0)"
+            )
+
+
+def _standard_limits(name: str, law: Limits, erp: float) -> Law | None:
+    """Limits whose absent sides and absent kind of softness are None; None without any bound."""
+    for field in ("lower", "upper", "stiffness", "damping", "erp", "cfm", "max_correction"):
+        if getattr(law, field) is not None:
+            read_numbers(name, field, getattr(law, field), finite=False)
+    lower = None if law.lower is None or law.lower == -math.inf else law.lower
+    upper = None if law.upper is None or law.upper == math.inf else law.upper
+    for field, bound in (("lower", lower), ("upper", upper)):
+        if bound is not None and np.isinf(bound):
+            raise ValueError(f"{name}: {field} {bound} leaves no room; leave an absent side out")
+    most = law.max_correction
+    if most is not None and not most > 0:
+        raise ValueError(f"{name}: max_correction {most} must be > 0, or None")
+    most = None if most is None or np.isinf(most) else most
+    if lower is None and upper is None:
+        return None
+    law = replace(law, lower=lower, upper=upper, max_correction=most)
+    problem = law.check()
+    if problem:
+        raise ValueError(f"{name}: {problem}")
+    locked = lower is not None and upper is not None and lower == upper
+    if law.stiffness is not None or law.damping is not None:
+        stiffness, damping = law.stiffness or 0.0, law.damping or 0.0
+        if locked:
+            return SpringDamper(stiffness, damping, rest=lower, coordinate=law.coordinate)
+        return replace(law, stiffness=stiffness, damping=damping, max_correction=None)
+    erp = erp if law.erp is None else law.erp
+    cfm = 0.0 if law.cfm is None else law.cfm
+    if locked:
+        return Lock(lower, erp, cfm, coordinate=law.coordinate)
+    return replace(law, erp=erp, cfm=cfm)
+
+
+def _active(law: Law) -> str | None:
+    for field in PASSIVE:
+        value = getattr(law, field, None)
+        if value is not None and (np.asarray(value) < 0).any():
+            return (
+                f"{field} {value} must be >= 0, or it feeds energy in; if that is meant, give the "
+                "joint allow_active=True"
+            )
+    return None
