@@ -5,6 +5,7 @@ either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`
 """
 
 from .builder import SystemBuilder
+from .configurations import BodySpeeds, SineCosine, UnitQuaternion
 from .couplings.compound import (
     Chain,
     DoubleHinge,
@@ -32,6 +33,7 @@ from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .identify import Identified, Motion, Unknown, identify, pose_residuals
 from .integrate import SemiImplicitEuler
+from .joint_space import JointSpace
 from .kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
 from .laws import CoulombFriction, Damping, DryFriction, Law, Limits, Lock, SpringDamper
 from .parallel import use_all_cores
@@ -148,6 +150,11 @@ __all__ = [
     "joint_errors",
     "energy",
     "momentum",
+    # one joint in joint space
+    "JointSpace",
+    "BodySpeeds",
+    "SineCosine",
+    "UnitQuaternion",
     # identifying
     "identify",
     "Identified",

@@ -14,6 +14,7 @@ MOST_LINES = 420
 FLOORS = [
     [{"pytree", "rotation", "spatial", "blocks", "parallel"}],
     [{"rows", "couplings", "laws", "transmissions"}, {"solve"}],
+    [{"joint_space", "configurations"}],
     [{"system", "kinematics"}],
     [{"layout", "constraints"}],
     [{"builder", "grouping", "joint_validation", "start", "validation"}],

@@ -1,8 +1,7 @@
-"""RigidBodyDynamics.jl's joints: transforms, subspaces, twists, rates of coordinates, torques.
+"""RigidBodyDynamics.jl's joints: what its interface says of each, read from the joint-space view.
 
-Its frame after the joint is C, its frame before the joint D, its six-vectors (angular, linear). A
-joint there stores what it likes (a quaternion, sine and cosine) and has speeds along fixed axes of
-C; here q̇ = N v_CD are the rates of the coordinates.
+Its frame after the joint is C, its frame before the joint D. Its six-vectors, velocities of
+floating joints and their configurations have the angular part first.
 """
 
 from functools import cache
@@ -14,167 +13,132 @@ import pytest
 
 import jaxjoints as jj
 import oracle
-from jaxjoints.blocks import inverse
-from jaxjoints.spatial import quat_to_rotation_vector
+from jaxjoints.spatial import transform_twist, transform_wrench
+from mechanisms import compiled
 
 EXACT = 1e-12
 CASES = oracle.load("rbdjl_joints")
 TYPES = sorted({case["type"] for case in CASES.values()})
+# Places of its numbers here.
+LINEAR_FIRST = [3, 4, 5, 0, 1, 2]
+VELOCITIES = {"QuaternionFloating": LINEAR_FIRST, "SPQuatFloating": LINEAR_FIRST}
+POSITIONS = {"QuaternionFloating": [4, 5, 6, 0, 1, 2, 3], "SPQuatFloating": LINEAR_FIRST}
+
+AXES = {"Revolute", "SinCosRevolute", "Prismatic"}
+SPACES = {
+    "Fixed": lambda: jj.JointSpace(jj.Fixed()),
+    "Revolute": lambda axis: jj.JointSpace(jj.Hinge(axis)),
+    "SinCosRevolute": lambda axis: jj.SineCosine(jj.Hinge(axis)),
+    "Prismatic": lambda axis: jj.JointSpace(jj.Slider(axis)),
+    "Planar": lambda: jj.BodySpeeds(jj.Planar()),
+    "QuaternionSpherical": lambda: jj.UnitQuaternion(jj.Ball()),
+    "QuaternionFloating": lambda: jj.UnitQuaternion(jj.Free()),
+    "SPQuatFloating": lambda: jj.BodySpeeds(jj.FreeRodrigues()),
+}
 
 
 def field(kind, name):
-    """A field of all cases of a type, cases last."""
+    """A field of all cases of a type, cases first, in the order of numbers here."""
     found = np.array([case[name] for case in CASES.values() if case["type"] == kind], float)
-    return np.moveaxis(found, 0, -1)
+    for axis, order in enumerate(ORDERS.get(name, ""), start=1):
+        places = {"x": POSITIONS.get(kind), "v": VELOCITIES.get(kind), "6": LINEAR_FIRST}[order]
+        found = found if places is None else np.take(found, places, axis=axis)
+    return found
 
 
-def parameter(kind, name):
-    found = [case["params"][name] for case in CASES.values() if case["type"] == kind]
-    return np.array(found, float).T
+# What each axis of a field counts: positions x, velocities v, components of a six-vector 6.
+ORDERS = {
+    **dict.fromkeys(["q", "q0", "unnormalized_q", "normalized_from_unnormalized"], "x"),
+    **dict.fromkeys(["principal_value", "zero_configuration", "global_coordinates_of_phi"], "x"),
+    **dict.fromkeys(["velocity_to_configuration_derivative", "adjoint_at_unnormalized_q"], "x"),
+    "configuration_derivative_to_velocity_adjoint": "x",
+    **dict.fromkeys(["v", "vd", "fv", "joint_torque"], "v"),
+    **dict.fromkeys(["local_coordinates", "local_coordinates_rate"], "v"),
+    **dict.fromkeys(["joint_twist", "joint_spatial_acceleration", "bias_acceleration"], "6"),
+    "wrench": "6",
+    "motion_subspace": "6v",
+    "constraint_wrench_projector": "66",
+    "velocity_to_configuration_derivative_jacobian": "xv",
+    "configuration_derivative_to_velocity_jacobian": "vx",
+}
 
 
-def linear_first(x):
-    return np.concatenate([x[3:], x[:3]])
+def quantities(kind, case):
+    """Everything its interface says of one case, by its names."""
+    space = SPACES[kind](*([case["axis"]] if kind in AXES else []))
+    x, v, origin, odd = (case[name] for name in ("q", "v", "q0", "unnormalized_q"))
+    # The x and y of its planar joint are any two axes.
+    turn = jj.Pose.from_matrix(case["frame"])
 
+    def seen(vector):
+        return transform_twist(turn.inverse(), vector)
 
-def planar_frame():
-    """Poses whose x and y are the axes of each planar joint."""
-    names = ("x_axis", "y_axis", "rot_axis")
-    R = jnp.stack([jnp.asarray(parameter("Planar", name)) for name in names], axis=1)
-    return jj.Pose.from_matrix(R)
-
-
-def coupling_of(kind):
-    if kind in ("Revolute", "SinCosRevolute"):
-        return jj.Hinge(jnp.asarray(parameter(kind, "axis")))
-    if kind == "Prismatic":
-        return jj.Slider(jnp.asarray(parameter(kind, "axis")))
+    T = turn @ space.pose(x) @ turn.inverse()
+    local = space.local_coordinates(origin, x)
+    wrenches = jax.vmap(seen, 1, 1)(space.wrench_subspace(x)) if space.constraints else None
+    projector = jnp.zeros((6, 6)) if wrenches is None else wrenches @ jnp.linalg.pinv(wrenches)
     return {
-        "Fixed": jj.Fixed(),
-        "Planar": jj.Planar(),
-        "QuaternionSpherical": jj.Ball(),
-        "QuaternionFloating": jj.Free(),
-        "SPQuatFloating": jj.FreeRodrigues(),
-    }[kind]
-
-
-def coordinates_of(kind):
-    """The coordinates here of the configurations there."""
-    q = field(kind, "q")
-    if kind == "SinCosRevolute":
-        return np.arctan2(q[:1], q[1:])
-    if kind == "QuaternionSpherical":
-        return np.asarray(quat_to_rotation_vector(jnp.asarray(q)))
-    if kind == "QuaternionFloating":
-        return np.concatenate([q[4:], quat_to_rotation_vector(jnp.asarray(q[:4]))])
-    return linear_first(q) if kind == "SPQuatFloating" else q
-
-
-def rates_of(kind):
-    """The rates of the coordinates here; of rotation vectors, see `coordinates_of`, None."""
-    rates = field(kind, "velocity_to_configuration_derivative")
-    if kind == "SinCosRevolute":
-        sine, cosine = field(kind, "q")
-        return (cosine * rates[0] - sine * rates[1])[None]
-    if kind.startswith("Quaternion"):
-        return None
-    return linear_first(rates) if kind == "SPQuatFloating" else rates
+        "joint_transform": jnp.concatenate([T.R, T.p[:, None]], axis=1),
+        "motion_subspace": jax.vmap(seen, 1, 1)(space.motion_subspace(x)) if len(v) else None,
+        "constraint_wrench_projector": projector,
+        "joint_twist": seen(space.twist(x, v)),
+        "joint_spatial_acceleration": seen(space.acceleration(x, v, case["vd"])),
+        "bias_acceleration": seen(space.bias_acceleration(x, v)),
+        "joint_torque": space.torque(x, transform_wrench(turn.inverse(), case["wrench"])),
+        "velocity_to_configuration_derivative": space.rates(x, v),
+        "velocity_to_configuration_derivative_jacobian": space.rates_jacobian(x),
+        "configuration_derivative_to_velocity_jacobian": space.velocity_jacobian(x),
+        "configuration_derivative_to_velocity_adjoint": space.velocity_adjoint(x, case["fv"]),
+        "adjoint_at_unnormalized_q": space.velocity_adjoint(odd, case["fv"]),
+        "normalized_from_unnormalized": space.normalized(odd),
+        "local_coordinates": local,
+        "local_coordinates_rate": space.local_rates(origin, x, v),
+        "global_coordinates_of_phi": space.global_coordinates(origin, local),
+        "principal_value": space.principal(x),
+        "zero_configuration": space.zero(),
+    }
 
 
 @cache
 def study(kind):
-    """Pose, W and S of all cases of a type, in the frames of the joint there."""
-    coupling, q = coupling_of(kind), jnp.asarray(coordinates_of(kind))
-
-    def found(coupling, q):
-        T = coupling.pose(q)
-        rows = coupling.rows(T, q, jnp.zeros(q.shape[1:]))
-        W = jnp.broadcast_to(rows.W, (6, 6, *q.shape[1:]))
-        return T, rows, W, inverse(W)[:, 6 - coupling.dof :]
-
-    T, rows, W, S = jax.jit(found)(coupling, q)
+    """`quantities` of all cases of a type, cases first."""
+    case = {name: field(kind, name) for name in ("q", "v", "vd", "fv", "q0", "unnormalized_q")}
+    case["wrench"] = field(kind, "wrench")
+    params = [case["params"] for case in CASES.values() if case["type"] == kind]
+    case["frame"] = np.broadcast_to(np.eye(3), (len(params), 3, 3))
+    if kind in AXES:
+        case["axis"] = np.array([p["axis"] for p in params])
     if kind == "Planar":
-        frame = planar_frame()
-        T = frame @ T @ frame.inverse()
-        turn = np.asarray(frame.R)
-        W = np.concatenate([np.einsum("abn,rbn->ran", turn, x) for x in (W[:, :3], W[:, 3:])], 1)
-        S = np.concatenate([np.einsum("abn,bkn->akn", turn, x) for x in (S[:3], S[3:])])
-    return T, rows, np.asarray(W), np.asarray(S)
-
-
-def projector(columns):
-    """Orthogonal projectors on the spans of columns (6, k, n), as (6, 6, n)."""
-    A = np.moveaxis(columns, -1, 0)
-    return np.moveaxis(A @ np.linalg.pinv(A), 0, -1)
-
-
-def twisted(matrices):
-    """6×6 matrices on (angular, linear) as on (linear, angular)."""
-    order = [3, 4, 5, 0, 1, 2]
-    return matrices[order][:, order]
-
-
-def assert_close(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=0, atol=EXACT)
-
-
-kinds = pytest.mark.parametrize("kind", TYPES)
+        columns = [[p[axis] for axis in ("x_axis", "y_axis", "rot_axis")] for p in params]
+        case["frame"] = np.swapaxes(np.array(columns), 1, 2)
+    return compiled(jax.vmap(lambda case: quantities(kind, case)))(case)
 
 
 def test_every_type_is_compared():
-    assert TYPES == sorted(
-        ["Fixed", "Planar", "Prismatic", "QuaternionFloating", "QuaternionSpherical"]
-        + ["Revolute", "SPQuatFloating", "SinCosRevolute"]
-    )
+    assert sorted(SPACES) == TYPES and len(CASES) == 99
 
 
-@kinds
-def test_poses_are_its_joint_transforms(kind):
-    T, expected = study(kind)[0], field(kind, "joint_transform")
-    assert_close(T.R, expected[:3, :3])
-    assert_close(np.broadcast_to(T.p, expected[:3, 3].shape), expected[:3, 3])
+@pytest.mark.parametrize("kind", TYPES)
+def test_everything_is_as_its_interface_says(kind):
+    for name, found in study(kind).items():
+        if found is None or not found.size:
+            continue  # a fixed joint has no velocities
+        expected = field(kind, name)
+        if name == "joint_transform":
+            expected = expected[:, :3]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=EXACT, err_msg=name)
 
 
-@kinds
-def test_subspaces_are_its_motion_and_constraint_wrench_subspaces(kind):
-    _, _, W, S = study(kind)
-    G = np.swapaxes(W[: 6 - S.shape[1]], 0, 1)
-    assert_close(projector(S), twisted(field(kind, "motion_projector")))
-    assert_close(projector(G), twisted(field(kind, "constraint_wrench_projector")))
-
-
-@kinds
-def test_speeds_make_its_twists_and_twists_the_rates_of_coordinates(kind):
-    _, _, W, S = study(kind)
-    if not S.shape[1]:
-        pytest.skip("a fixed joint does not move")
-    twist = linear_first(field(kind, "joint_twist"))
-    speeds = np.einsum("ijn,jn->in", W[6 - S.shape[1] :], twist)
-    assert_close(np.einsum("ijn,jn->in", S, speeds), twist)
-    assert_close(np.einsum("ijn,jn->in", W[: 6 - S.shape[1]], twist), 0)
-    if rates_of(kind) is not None:
-        assert_close(speeds, rates_of(kind))
-        return
-    # Of rotation vectors: that of a quaternion's derivative, q̇ = ½ q (0, ω).
-    q, rate = (field(kind, name)[:4] for name in ("q", "velocity_to_configuration_derivative"))
-    _, expected = jax.jvp(quat_to_rotation_vector, (jnp.asarray(q),), (jnp.asarray(rate),))
-    assert_close(speeds[-3:], expected)
-
-
-@kinds
-def test_coordinates_are_read_back_from_its_transforms(kind):
-    assert_close(study(kind)[1].q, coordinates_of(kind))
-
-
-@kinds
-def test_torques_do_the_work_of_its_joint_torques(kind):
-    _, _, W, S = study(kind)
-    wrench = linear_first(field(kind, "wrench"))
-    twist = linear_first(field(kind, "joint_twist"))
-    here = np.einsum("in,in->n", np.einsum("jin,jn->in", S, wrench), W_speeds(W, S, twist))
-    there = np.einsum("in,in->n", field(kind, "joint_torque"), field(kind, "v"))
-    assert_close(here, there)
-
-
-def W_speeds(W, S, twist):
-    return np.einsum("ijn,jn->in", W[6 - S.shape[1] :], twist)
+@pytest.mark.parametrize("kind", TYPES)
+def test_counts_and_traits_are_its_own(kind):
+    space = SPACES[kind](*([(0.0, 0.6, 0.8)] if kind in AXES else []))
+    expected = {
+        "num_positions": space.positions,
+        "num_velocities": space.velocities,
+        "num_constraints": space.constraints,
+        "isfloating": space.is_floating,
+        "has_fixed_subspaces": bool(space.has_fixed_subspaces()),
+    }
+    for name, value in expected.items():
+        assert (field(kind, name) == value).all(), name
+    assert space.has_constant_motion()

@@ -174,13 +174,7 @@ class Chart(Coupling):
 
     def motion_at(self, q: Array) -> Array:
         """S at the pose with coordinates q, shape (6, k)."""
-        if self.dof == 0:
-            return jnp.zeros((6, 0), q.dtype)
-
-        def twist(direction):
-            return twist_of(*jax.jvp(self.pose, (q,), (direction,)))
-
-        return jax.vmap(twist, out_axes=1)(jnp.eye(self.dof, dtype=q.dtype))
+        return motion_of(self.pose, q)
 
     def rows_at(self, q: Array) -> Array:
         """W = [E | S]⁻¹ at the pose with coordinates q, shape (6, 6)."""
@@ -329,6 +323,17 @@ class Residual(Coupling):
 def on_surface(coupling: Residual, near: Pose, q: Array, t: Any = 0.0) -> Pose:
     """The pose where φ = 0 and the coordinates are q, by Newton's method from one nearby."""
     return _on_surface(coupling.iterations, coupling, near, q, _time(near, t))
+
+
+def motion_of(pose: Callable[[Array], Pose], q: Array) -> Array:
+    """Body twists ∂pose/∂q per unit speed of each coordinate, shape (6, k)."""
+    if q.shape[0] == 0:
+        return jnp.zeros((6, 0), q.dtype)
+
+    def twist(direction):
+        return twist_of(*jax.jvp(pose, (q,), (direction,)))
+
+    return jax.vmap(twist, out_axes=1)(jnp.eye(q.shape[0], dtype=q.dtype))
 
 
 @jax.jit
