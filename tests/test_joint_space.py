@@ -246,14 +246,14 @@ def test_gradients_match_finite_differences(name):
     space = SPACES[name]
     at = {key: jnp.asarray(value[..., 0]) for key, value in given(name).items()}
 
-    @compiled
+    @jax.jit  # options of a compiler cannot be nested in what `check_grads` compiles
     def everything(coupling, x, v):
-        space_there = jj.replace(space, coupling=coupling)
+        here = jj.replace(space, coupling=coupling)
         return (
-            space_there.acceleration(x, v, at["vd"]),
-            space_there.torque(x, at["wrench"]),
-            space_there.local_rates(at["origin"], x, v),
-            space_there.velocity_adjoint(x, v),
+            here.acceleration(x, v, at["vd"]),
+            here.torque(x, at["wrench"]),
+            here.local_rates(at["origin"], x, v),
+            here.velocity_adjoint(x, v),
         )
 
     check_grads(everything, (space.coupling, at["x"], at["v"]), order=1, modes=("fwd", "rev"))
