@@ -99,7 +99,7 @@ def impulse_size(system: System) -> int:
 
 @lru_cache(maxsize=256)
 def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...]) -> Layout:
-    group_rows, nodes, ends, owners = [], [], [], []
+    group_rows, nodes, heights, ends, owners = [], [], [], [], []
     for g, (errors, extra, laws, held, sides) in enumerate(groups):
         held = tuple(sorted({*held, *(c for c, kind, *_ in laws if kind is Hard)}))
         soft = tuple(sorted({c for c, *_ in laws} - set(held)))
@@ -108,12 +108,13 @@ def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...]) -> Layout:
         group_rows.append(GroupRows(rows, len(bilateral), errors, held, soft))
         if rows:
             ends += sides
+            heights += [len(rows)] * len(sides)
             nodes += [tuple(b if b >= 0 and moving[b] else -1 for b in node) for node in sides]
             owners += [(g, i) for i in range(len(sides))]
     unordered = tuple(tuple(range(len(sides))) for *_, sides in groups)
     if not nodes:
         return Layout(tuple(group_rows), unordered, (None, None), None, ())
-    plan = elimination_plan(tuple(nodes))
+    plan = elimination_plan(tuple(nodes), tuple(heights))
     by_group: list[list[int]] = [[] for _ in groups]
     for node in plan.order:
         g, i = owners[node]

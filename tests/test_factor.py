@@ -172,6 +172,30 @@ def test_shared_rows_broadcast_against_a_batch():
 
 
 @graphs
+def test_rows_that_nodes_do_not_have_are_left_out(graph):
+    """Nodes of one to four rows, the others unit pivots, which take what they are given."""
+    nodes, r, batch = GRAPHS[graph], 4, (2,)
+    rng = np.random.default_rng(len(graph))
+    heights = tuple(int(h) for h in rng.integers(1, r + 1, len(nodes)))
+    plan, sides, _ = problem(nodes, r, batch)
+    short = elimination_plan(nodes, heights)
+    assert short.order == plan.order and short != plan
+    there = np.arange(r)[:, None] < np.array(heights)[list(plan.order)]
+    sides = jax.tree.map(np.array, sides)
+    for arrays in sides:
+        for x, having in zip(arrays, plan.sides, strict=True):
+            x *= there[:, having][None, ..., None]
+    sides = jax.tree.map(jnp.asarray, sides)
+    n = len(plan.order)
+    d = np.where(there[..., None], 0.3, 1.0) * np.ones((r, n, *batch))
+    b = rng.normal(size=(r, n, *batch))
+    one = np.ones((r, n, *batch))
+    found, full = (direct(p, sides, one, jnp.asarray(d), jnp.asarray(b)) for p in (short, plan))
+    np.testing.assert_allclose(found, full, rtol=1e-10, atol=1e-11)
+    np.testing.assert_array_equal(np.asarray(found)[~there], b[~there])
+
+
+@graphs
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_general_matrix_is_solved_both_ways(graph, transposed):
     """Against dense float64: A scaled row by row, rows of a node coupled at random."""

@@ -44,8 +44,8 @@ class Blocks:
 class Factor:
     """The factored matrix, one array per level.
 
-    inverse: L_k⁻¹ of the pivots, (r, r, pivots, *batch)
-    coupling: V_ik = A_ik L_k⁻ᵀ of the edges, (r, r, edges, *batch)
+    inverse: L_k⁻¹ of the pivots, (height, height, pivots, *batch)
+    coupling: V_ik = A_ik L_k⁻ᵀ of the edges, (reach, height, edges, *batch)
     """
 
     inverse: tuple[Array, ...]
@@ -94,6 +94,8 @@ def add_diagonal(plan: Plan, blocks: Blocks, d: Array) -> Blocks:
 def factor(plan: Plan, blocks: Blocks) -> Factor:
     """Block Cholesky factor of a positive definite matrix.
 
+    Rows beyond a node's height must be those of the identity, and are left out.
+
     Rows that depend on others to within rounding get x = 0, which solves what can be solved.
     """
     diagonal, edges = blocks.diagonal, blocks.edges
@@ -114,22 +116,32 @@ def solve(plan: Plan, factor: Factor, b: Array) -> Array:
     steps = list(zip(plan.levels, factor.inverse, factor.coupling, strict=True))
     batch = jnp.broadcast_shapes(b.shape[2:], factor.inverse[0].shape[3:])
     b = jnp.broadcast_to(b, (*b.shape[:2], *batch))
-    halves = []
+    halves, rests = [], []
     for level, inverse, coupling in steps:
-        pivots = level.stop - level.start
-        half = stored(multiply)(inverse, b[:, :pivots])
+        pivots, h = level.stop - level.start, level.height
+        half = stored(multiply)(inverse, b[:h, :pivots])
+        rests.append(b[h:, :pivots])
         b = b[:, pivots:]
         if level.counts:
-            update = multiply(coupling, per_edge(level, half, 1))
+            update = _tall(multiply(coupling, per_edge(level, half, 1)), b.shape[0])
             b = add_at(b, level.neighbour - level.stop, -update, 1)
         halves.append(half)
     x = b
-    for (level, inverse, coupling), half in zip(reversed(steps), reversed(halves), strict=True):
+    ends = zip(reversed(steps), reversed(halves), reversed(rests), strict=True)
+    for (level, inverse, coupling), half, rest in ends:
         if level.counts:
-            pull = multiply_transposed(coupling, take(x, level.neighbour - level.stop, 1))
-            half = add_at(half, level.pivot, -pull, 1)
-        x = jnp.concatenate([multiply_transposed(inverse, half), x], axis=1)
+            near = take(x[: level.reach], level.neighbour - level.stop, 1)
+            half = add_at(half, level.pivot, -multiply_transposed(coupling, near), 1)
+        own = multiply_transposed(inverse, half)
+        own = jnp.concatenate([own, rest], axis=0) if rest.shape[0] else own
+        x = jnp.concatenate([own, x], axis=1)
     return x
+
+
+def _tall(x: Array, rows: int) -> Array:
+    """x with zeros below, `rows` rows in all."""
+    missing = rows - x.shape[0]
+    return jnp.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1)) if missing else x
 
 
 def _diagonal(H_child: Array, H_parent: Array, Y_child: Array, Y_parent: Array) -> Array:
@@ -144,13 +156,14 @@ def _sides(items: list[tuple[int, np.ndarray]], *sides: Array) -> Array:
 
 def _pivots(level: Level, diagonal: Array, size: Array) -> Array:
     """L_k⁻¹ of the pivots, the first items of what remains of the diagonal."""
-    pivots = diagonal[:, :, : level.stop - level.start]
-    return cholesky_inverse(pivots, size[:, level.start : level.stop])
+    h = level.height
+    pivots = diagonal[:h, :h, : level.stop - level.start]
+    return cholesky_inverse(pivots, size[:h, level.start : level.stop])
 
 
 def _coupling(level: Level, edges: Array, inverse: Array) -> Array:
     """V_ik = A_ik L_k⁻ᵀ of the level's edges, the first items of those that remain."""
-    edges = edges[:, :, : level.last - level.first]
+    edges = edges[: level.reach, : level.height, : level.last - level.first]
     return product_transposed(edges, per_edge(level, inverse, 2)) if level.counts else edges
 
 
@@ -160,7 +173,7 @@ def _update_diagonal(level: Level, diagonal: Array, coupling: Array) -> Array:
     if not level.counts:
         return diagonal
     update = product_transposed(coupling, coupling)
-    return add_at(diagonal, level.neighbour - level.stop, -update, 2)
+    return _add_corner(diagonal, level.neighbour - level.stop, -update)
 
 
 def _update_edges(level: Level, edges: Array, coupling: Array) -> Array:
@@ -169,7 +182,20 @@ def _update_edges(level: Level, edges: Array, coupling: Array) -> Array:
     if not len(level.target):
         return edges
     late, early = take(coupling, level.late, 2), take(coupling, level.early, 2)
-    return add_at(edges, level.target - level.last, -product_transposed(late, early), 2)
+    update = product_transposed(late, early)
+    return _add_corner(edges, level.target - level.last, -update)
+
+
+def _add_corner(x: Array, index: np.ndarray, values: Array) -> Array:
+    """Matrices x with smaller ones added to their upper left corners at constant places."""
+    reach = values.shape[0]
+    if reach == x.shape[0]:
+        return add_at(x, index, values, 2)
+    batch = jnp.broadcast_shapes(x.shape[3:], values.shape[3:])
+    x = jnp.broadcast_to(x, x.shape[:3] + batch)
+    corner = add_at(x[:reach, :reach], index, values, 2)
+    upper = jnp.concatenate([corner, x[:reach, reach:]], axis=1)
+    return jnp.concatenate([upper, x[reach:]], axis=0)
 
 
 def per_edge(level: Level, x: Array, axis: int) -> Array:

@@ -14,6 +14,8 @@ import numpy as np
 
 # How far above the smallest degree a node may lie and still join the current level.
 MARGIN = 2
+# Height of nodes that use all rows there are.
+ALL_ROWS = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +27,7 @@ class Level:
     neighbours, so that slot s belongs to the first counts[s] of them.
 
     start, stop: the pivots, positions in the order
+    height: rows of the tallest pivot; reach: rows of the tallest of their neighbours
     first, last: the edges, places in the storage
     counts: number of pivots in each slot
     pivot: of each edge, counted from `start`; neighbour: of each edge, position in the order
@@ -34,6 +37,8 @@ class Level:
 
     start: int
     stop: int
+    height: int
+    reach: int
     first: int
     last: int
     counts: tuple[int, ...]
@@ -64,9 +69,10 @@ class SharedBodies:
 class Plan:
     """Elimination order, levels, storage and assembly of one joint graph.
 
-    Equal to any plan of the same nodes, of which it is a function.
+    Equal to any plan of the same nodes and heights, of which it is a function.
 
     nodes: bodies (child, parent, …) of each node, -1 for a side that does not move
+    heights: how many rows each node has
     order: node at each position of the elimination order, in which all arrays are given
     levels: contiguous ranges of positions
     row, column: positions of the two nodes of each edge, row the later, shape (edges,)
@@ -75,6 +81,7 @@ class Plan:
     """
 
     nodes: tuple[tuple[int, ...], ...]
+    heights: tuple[int, ...]
     order: tuple[int, ...]
     levels: tuple[Level, ...]
     row: np.ndarray
@@ -84,22 +91,29 @@ class Plan:
 
     @cached_property
     def _hash(self) -> int:
-        return hash(self.nodes)
+        return hash((self.nodes, self.heights))
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Plan) and self.nodes == other.nodes)
+        if self is other:
+            return True
+        same = isinstance(other, Plan) and self.nodes == other.nodes
+        return same and self.heights == other.heights
 
 
 @lru_cache(maxsize=256)
-def elimination_plan(nodes: tuple[tuple[int, ...], ...]) -> Plan:
+def elimination_plan(
+    nodes: tuple[tuple[int, ...], ...], heights: tuple[int, ...] | None = None
+) -> Plan:
     """Plan of a joint graph.
 
     nodes: bodies (child, parent, …) on which each node's rows act, two or more, each moving body
         once; -1 for the world and for bodies of prescribed motion, which couple nothing
+    heights: rows of each node, by default all that there are
     """
+    heights = (ALL_ROWS,) * len(nodes) if heights is None else heights
     levels = _independent_sets(_adjacency(nodes))
     order = [node for level in levels for node, _ in level]
     position = {node: i for i, node in enumerate(order)}
@@ -124,8 +138,9 @@ def elimination_plan(nodes: tuple[tuple[int, ...], ...]) -> Plan:
     )
     return Plan(
         nodes=nodes,
+        heights=heights,
         order=tuple(order),
-        levels=tuple(_level(*each, place) for each in layout),
+        levels=tuple(_level(*each, place, [heights[node] for node in order]) for each in layout),
         row=row,
         column=column,
         sides=sides,
@@ -171,7 +186,7 @@ def _independent_sets(adjacency: list[set[int]]) -> list[list[tuple[int, set[int
     return levels
 
 
-def _level(pivots, later, edges, first, place) -> Level:
+def _level(pivots, later, edges, first, place, heights) -> Level:
     index = {edge: e for e, edge in enumerate(edges)}
     slots = len(later[0])
     updates = [
@@ -185,6 +200,8 @@ def _level(pivots, later, edges, first, place) -> Level:
     return Level(
         start=pivots[0],
         stop=pivots[-1] + 1,
+        height=max(heights[i] for i in pivots),
+        reach=max((heights[i] for own in later for i in own), default=0),
         first=first,
         last=first + len(edges),
         counts=tuple(sum(len(each) > s for each in later) for s in range(slots)),
