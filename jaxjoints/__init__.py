@@ -40,6 +40,7 @@ from .parallel import use_all_cores
 from .pytree import map_trailing, replace, static, struct
 from .rows import Softness, softness_spring, spring_softness
 from .simulate import project, rollout, step
+from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
 from .spatial import Pose
 from .system import WORLD, Control, Info, State, System, replicate
@@ -142,6 +143,7 @@ __all__ = [
     "replicate",
     "SemiImplicitEuler",
     "Newton",
+    "ProjectedGaussSeidel",
     "use_all_cores",
     # reading
     "coordinates",

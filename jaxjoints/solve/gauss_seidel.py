@@ -1,0 +1,260 @@
+"""Projected Gauss–Seidel with over-relaxation: one row after the other, as ODE's QuickStep.
+
+Every law is a row of its own with an impulse λ in a box, of which its row of A feels s λ, and with
+
+    r = m u + constant + compliance λ,    u the speed of its row of A:
+
+m = s = 1 for hard rows and m = s = σ for bounded impulses. A linear law λ = p - K₀ u is the row
+u + λ/K₀ = p/K₀, soft by 1/K₀, multiplied by K₀: m = K₀, s = 1, compliance 1. A visit of a row sets
+λ to what is nearest in its box to λ - ω r / (m s A_ii + compliance) and moves the bodies
+accordingly.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.lax import stop_gradient
+
+from ..pytree import static, struct
+from .problem import (
+    Impulses,
+    RowProblem,
+    RowSolution,
+    at_rest,
+    body_velocities,
+    coordinate_rows,
+    diagonal,
+    residual,
+    speeds,
+    with_coordinate_rows,
+)
+
+
+@struct
+class ProjectedGaussSeidel:
+    """One row after the other by projected Gauss–Seidel with over-relaxation, as ODE's QuickStep.
+
+    Rows are visited joint by joint, friction that follows a normal force last, bounded by what that
+    force is at the visit. ODE shuffles the rows after every eight iterations; here they keep their
+    order. How fast it converges depends on the rows' axes, the masses and the length of chains, and
+    `Info.ok` mostly says that it has not: a solver to compare with, where `Newton` is exact.
+
+    relaxation: ω, between 0 and 2; 1 is plain Gauss–Seidel
+    iterations: visits of every row; all are taken, and a derivative is that of all of them
+    warm: starts from the impulses of the last step; ODE starts from none
+    """
+
+    relaxation: Array | float = 1.3
+    iterations: int = static(default=20)
+    warm: bool = static(default=False)
+
+    def __post_init__(self):
+        if self.iterations < 1:
+            raise ValueError(
+                f"ProjectedGaussSeidel iterations {self.iterations} must be at least 1"
+            )
+        if isinstance(self.relaxation, int | float) and not 0 < self.relaxation < 2:
+            raise ValueError(
+                f"ProjectedGaussSeidel relaxation {self.relaxation} must lie between 0 and 2, where"
+                " it converges; ODE's is 1.3"
+            )
+
+    def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
+        """See `Solver.solve`."""
+        at = at_rest(problem) if start is None or not self.warm else stop_gradient(start)
+        places = _Places.of(problem)
+        laws = _laws(problem, places, jnp.asarray(self.relaxation, problem.rate.dtype))
+        batch = laws.gain.shape[1:]
+        λ = jnp.broadcast_to(_split(problem, places, at), laws.gain.shape)
+        Λ = _joined(problem, places, λ)[0]
+        twist = jnp.moveaxis(body_velocities(problem, Λ), 0, 1)
+        still = jnp.zeros((1, 6, *batch), λ.dtype)
+        nothing = jnp.zeros((1, *batch), λ.dtype)
+        moved = (
+            jnp.concatenate([twist, still]),
+            jnp.concatenate([coordinate_rows(problem, Λ), nothing]),
+        )
+
+        def sweep(carry, _):
+            moved, λ = carry
+            return jax.lax.scan(_visit, moved, (laws, λ)), None
+
+        # In reverse, sweeps are computed again: of each only its start is kept.
+        sweep = jax.checkpoint(sweep, prevent_cse=False)
+        (_, λ), _ = jax.lax.scan(sweep, (moved, λ), None, length=self.iterations)
+        at = _joined(problem, places, λ)
+        sharp = jnp.zeros((), λ.dtype)
+        return RowSolution(*at, *residual(problem, sharp, at, speeds(problem, at[0])))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where each law stands: hard ones, linear ones, and those of each bound, one after the other.
+
+    hard: how many hard rows there are; row, node: of each law
+    coordinate: the coordinate row it is part of; normal: the one whose impulse its bounds follow;
+        both one past the last for none
+    order: of the visits
+    """
+
+    hard: int
+    row: np.ndarray
+    node: np.ndarray
+    coordinate: np.ndarray
+    normal: np.ndarray
+    order: np.ndarray
+
+    @classmethod
+    def of(cls, problem: RowProblem) -> "_Places":
+        """Those of a problem."""
+        structure = problem.structure
+        hard = np.argwhere(structure.hard & (structure.filler == 0))
+        count, kinds = len(structure.row), 1 + len(problem.bounds)
+        none = np.full(len(hard), count)
+        row = np.concatenate([hard[:, 0], *[structure.row] * kinds]).astype(int)
+        node = np.concatenate([hard[:, 1], *[structure.node] * kinds]).astype(int)
+        normal = [none, np.full(count, count)]
+        for bound in problem.bounds:
+            follows = bound.friction is not None
+            normal.append(np.array(bound.normal) if follows else np.full(count, count))
+        normal = np.concatenate(normal).astype(int)
+        joint = np.array(structure.plan.order)[node]
+        return cls(
+            len(hard),
+            row,
+            node,
+            np.concatenate([none, *[np.arange(count)] * kinds]).astype(int),
+            normal,
+            # Stable: the laws of a coordinate stay in the order of the bounds.
+            np.lexsort((row, joint, normal < count)),
+        )
+
+
+class _Laws(NamedTuple):
+    """All laws in the order of their visits, arrays (laws, *batch) where no shape is given.
+
+    H, Y: wrenches on the bodies of all sides and M⁻¹ H, (laws, sides, 6, *batch)
+    body: of each side, (laws, sides); coordinate, normal: see `_Places`, (laws,)
+    slope, sign, constant, compliance: m, s, constant and compliance of r
+    lower, upper: the box, wider by `friction` times the impulse of `normal`
+    gain: ω / (m s A_ii + compliance)
+    """
+
+    H: Array
+    Y: Array
+    body: np.ndarray
+    coordinate: np.ndarray
+    normal: np.ndarray
+    slope: Array
+    sign: Array
+    constant: Array
+    compliance: Array
+    lower: Array
+    upper: Array
+    friction: Array
+    gain: Array
+
+
+def _visit(moved: tuple[Array, Array], visited: tuple[_Laws, Array]) -> tuple:
+    """Bodies' twists and coordinate rows' impulses after the visit of a law, and its impulse."""
+    (twist, Λ), (law, λ) = moved, visited
+    u = jnp.sum(law.H * twist[law.body], axis=(0, 1))
+    wanted = λ - law.gain * (law.slope * u + law.constant + law.compliance * λ)
+    width = law.friction * jnp.abs(Λ[law.normal])
+    lower, upper = law.lower - width, law.upper + width
+    # Where both are equal there is no such law, and nothing moves with what it would want.
+    new = jnp.where(wanted <= lower, lower, jnp.where(wanted >= upper, upper, wanted))
+    push = law.sign * (new - λ)
+    return (twist.at[law.body].add(law.Y * push[None, None]), Λ.at[law.coordinate].add(push)), new
+
+
+def _laws(problem: RowProblem, places: _Places, relaxation: Array) -> _Laws:
+    """All laws of a problem in the order of their visits."""
+    row, node, hard = places.row, places.node, slice(places.hard)
+    softness = problem.compliance[row[hard], node[hard]]
+    far, K = jnp.full_like(softness, jnp.inf), problem.stiffness
+    none, one, endless = 0 * K, 0 * K + 1, jnp.full_like(K, jnp.inf)
+    # Slope, sign, constant, compliance, lower, upper, friction.
+    parts = [
+        (0 * softness + 1, 0 * softness + 1, 0 * softness, softness, -far, far, 0 * softness),
+        (K, one, -problem.impulse, one, -endless, endless, none),
+    ]
+    for bound in problem.bounds:
+        lower, upper = bound.lower, bound.upper
+        if upper is None:
+            lower, upper = none, jnp.where(bound.present > 0, endless, none)
+        follows = none if bound.friction is None else bound.friction
+        own = bound.sign, bound.sign, bound.bias, bound.compliance, lower, upper, follows
+        parts.append(own)
+    A, rate = diagonal(problem)[row, node], problem.rate[row, node]
+    batch = jnp.broadcast_shapes(A.shape[1:], rate.shape[1:], softness.shape[1:], K.shape[1:])
+    slope, sign, constant, compliance, lower, upper, friction = (
+        jnp.concatenate([jnp.broadcast_to(x, (len(x), *batch)) for x in part])
+        for part in zip(*parts, strict=True)
+    )
+    size = slope * sign * A + compliance
+    # Protects from rows that move nothing and are not soft: they keep their impulse.
+    gain = jnp.where(size > 0, relaxation / jnp.where(size > 0, size, 1.0), 0.0)
+    constant = slope * rate + constant
+    values = slope, sign, constant, compliance, lower, upper, friction, gain
+    order = places.order
+    return _Laws(
+        *(x[order] for x in _on_bodies(problem, row, node)),
+        places.coordinate[order],
+        places.normal[order],
+        *(x[order] for x in values),
+    )
+
+
+def _on_bodies(problem: RowProblem, row: np.ndarray, node: np.ndarray) -> tuple:
+    """H and Y of rows, (rows, sides, 6, *batch), and the bodies, (rows, sides)."""
+    structure = problem.structure
+    H, Y, body = [], [], []
+    for side, (nodes, bodies) in enumerate(structure.sides):
+        # Nodes without this side act on nothing there.
+        at, whose = np.full(structure.nodes, len(nodes)), np.full(structure.nodes, structure.bodies)
+        at[list(nodes)], whose[list(nodes)] = np.arange(len(nodes)), bodies
+        for x, found in ((problem.H[side], H), (problem.Y[side], Y)):
+            x = jnp.concatenate([x, jnp.zeros_like(x[:, :, :1])], axis=2)
+            found.append(jnp.moveaxis(x[:, row, at[node]], 0, 1))
+        body.append(whose[node])
+    batch = jnp.broadcast_shapes(*(x.shape[2:] for x in H + Y))
+    H, Y = (
+        jnp.stack([jnp.broadcast_to(x, (*x.shape[:2], *batch)) for x in found], axis=1)
+        for found in (H, Y)
+    )
+    return H, Y, np.stack(body, axis=1)
+
+
+def _split(problem: RowProblem, places: _Places, at: Impulses) -> Array:
+    """The impulse of each law in the order of the visits, (laws, *batch)."""
+    impulse, bounded = at
+    hard = slice(places.hard)
+    pushes = [bound.sign * λ for bound, λ in zip(problem.bounds, bounded, strict=True)]
+    linear = coordinate_rows(problem, impulse) - sum(pushes)
+    # A law that no speed changes gives its impulse from the start: nothing is left to find.
+    linear = jnp.where(problem.stiffness > 0, linear, problem.impulse)
+    parts = [impulse[places.row[hard], places.node[hard]], linear, *bounded]
+    batch = jnp.broadcast_shapes(*(x.shape[1:] for x in parts))
+    whole = [jnp.broadcast_to(x, (len(x), *batch)) for x in parts]
+    return jnp.concatenate(whole)[places.order]
+
+
+def _joined(problem: RowProblem, places: _Places, λ: Array) -> Impulses:
+    """Impulses of all rows from those of the laws, as `_split` gives them."""
+    structure = problem.structure
+    λ, hard = λ[np.argsort(places.order)], slice(places.hard)
+    count = len(structure.row)
+    linear, *bounded = (
+        λ[places.hard + k * count :][:count] for k in range(1 + len(problem.bounds))
+    )
+    pushes = [bound.sign * x for bound, x in zip(problem.bounds, bounded, strict=True)]
+    impulse = jnp.zeros((structure.rows, structure.nodes, *λ.shape[1:]), λ.dtype)
+    impulse = impulse.at[places.row[hard], places.node[hard]].set(λ[hard])
+    if count:
+        impulse = with_coordinate_rows(structure, impulse, linear + sum(pushes))
+    return impulse, tuple(bounded)
