@@ -9,6 +9,7 @@ import jaxjoints as jj
 from jaxjoints.constraints import row_problem, start_impulses
 from jaxjoints.kinematics import body_twists, joint_places, prepare
 from jaxjoints.layout import layout
+from jaxjoints.solve.bounds import BoundedRows, complementarity
 from jaxjoints.solve.newton import SOLVED, Newton
 from jaxjoints.solve.problem import REGULARIZATION, row_speeds
 from mechanisms import compiled, single
@@ -145,6 +146,18 @@ def test_dry_friction_stays_in_its_box():
     np.testing.assert_allclose(
         np.asarray(impulse)[slips], -most * np.sign(np.asarray(u)[slips]), atol=ROUNDING
     )
+
+
+def test_slopes_of_a_box_are_mirror_images_and_never_negative():
+    """However far beyond the box: of negative slopes the shares of several laws would be noise."""
+    far = np.geomspace(1e-3, 1e8, 45)
+    speed = jnp.asarray(np.concatenate([-far, far]))
+    one = jnp.ones_like(speed)
+    box = BoundedRows(one, 0 * one, 0 * one, one, -0.1 * one, 0.1 * one)
+    _, slope = complementarity(box, 0 * one, speed, one, jnp.asarray(0.0))
+    left, right = np.split(np.asarray(slope), 2)
+    assert np.all(slope > 0)
+    np.testing.assert_allclose(left, right, rtol=1e-12)
 
 
 def test_all_laws_of_a_coordinate_hold_at_once():

@@ -75,10 +75,12 @@ def complementarity(
         Φ = jnp.where(positive, 2 * (λ * s - κ) / safe, (total - root) / 2)
         a = bound.present * _slope(difference, root, κ)
         return jnp.where(bound.present > 0, Φ, λ), a
-    below, a_below = _plus(λ - s - bound.lower, κ)
-    above, a_above = _plus(λ - s - bound.upper, κ)
-    # Protects from the rounding of equal slopes where bounds coincide: odds must not be negative.
-    return λ - bound.lower - below + above, jnp.maximum(a_below - a_above, 0.0)
+    below, above = λ - s - bound.lower, λ - s - bound.upper
+    Φ = λ - bound.lower - _plus(below, κ)[0] + _plus(above, κ)[0]
+    # Mirrored where above the middle: two slopes near 1 would leave only rounding, of either sign.
+    mirrored = below > -above
+    near, far = jnp.where(mirrored, -above, below), jnp.where(mirrored, -below, above)
+    return Φ, jnp.maximum(_plus(near, κ)[1] - _plus(far, κ)[1], 0.0)
 
 
 def _softness(c: Array, smoothing: Array) -> Array:
