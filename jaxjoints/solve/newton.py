@@ -53,6 +53,9 @@ LEAST_SOFTNESS = {4: 1e-7, 8: 1e-14}
 # Residual at which the iteration ends, as a share of the speeds that cancel in it. In float64 all
 # steps are taken: those at the solution refine its rounding.
 SOLVED = {4: 3e-6, 8: 0.0}
+# Residual below which a step that makes it larger is not taken, as a share of the same: where two
+# laws of a coordinate hold at once, their shares drift with rounding until one meets its bound.
+NEARLY_SOLVED = 1e-9
 
 
 @struct
@@ -126,13 +129,16 @@ def _solve_bounded(
     share = SOLVED[problem.rate.dtype.itemsize]
 
     def improve(carry):
-        step, at, speed, _, wanted = carry
+        step, at, speed, (last, last_size), wanted = carry
         new = _newton_step(given, given, blocks, at, speed)
+        new_speed = speeds(problem, new[0])
+        left, size = residual(problem, smoothing, new, new_speed)
         # Solved environments stay as they are: what one gets does not depend on its neighbours.
-        at = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), new, at)
-        speed = speeds(problem, at[0])
-        left, size = residual(problem, smoothing, at, speed)
-        return step + 1, at, speed, (left, size), left > share * size
+        wanted = wanted & ((left <= last) | (last > NEARLY_SOLVED * last_size))
+        old = at, speed, (last, last_size)
+        found = (new, new_speed, (left, size)), old
+        at, speed, left = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), *found)
+        return step + 1, at, speed, left, wanted & (left[0] > share * left[1])
 
     def go_on(carry):
         step, *_, wanted = carry
