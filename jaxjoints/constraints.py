@@ -18,14 +18,16 @@ from .kinematics import (
 )
 from .laws import Law
 from .layout import GroupRows, Layout, layout
-from .pytree import map_trailing
+from .pytree import map_trailing, replace
 from .rows import Bound, Hard, Linear
 from .solve.bounds import BoundedRows
-from .solve.problem import RowProblem, RowSolution
-from .spatial import cross, dot, matmul
+from .solve.problem import RowProblem, RowSolution, coordinate_rows, diagonal
+from .spatial import cross, matmul
 
 # Compliance [velocity per impulse] that switches a row off in a position projection.
 SWITCHED_OFF = 1e9
+# Stiffness of a violated stop in a position projection, as a share of its effective mass.
+HELD = 1e5
 
 
 def row_problem(
@@ -44,41 +46,54 @@ def row_problem(
     return _join(plan, parts)
 
 
-def projection_problem(mechanism: Mechanism, places: tuple[JointPlaces, ...]) -> RowProblem:
+def projection_problem(
+    mechanism: Mechanism, places: tuple[JointPlaces, ...], along: RowProblem | None = None
+) -> RowProblem:
     """Rows for position projection: A λ = -φ for rigid joints and transmissions, hard locks and
     violated hard stops.
 
     The speeds of this problem are displacements: h = 1, v = 0, erp = 1.
+
+    along: a problem whose rows are taken, such as that of the step before, with the errors and
+        violations of `places`
     """
     plan = layout(mechanism.system)
-    still = jnp.zeros((6, *mechanism.inverse_mass.shape), mechanism.inverse_mass.dtype)
-    one = jnp.ones((), still.dtype)
+    one = jnp.ones((), mechanism.inverse_mass.dtype)
     parts = []
     for own in _all_rows(mechanism, places, one):
         rows = own.rows
-        part = _problem(own, still, one, mechanism)
         rate = [own.error]
         off = 0.0 if own.rigid else SWITCHED_OFF
         compliance = [jnp.full_like(own.error, off)]
-        part["stiffness"], part["impulse"], part["bounds"] = [], [], []
         for coordinate in rows.hard:
             held = _holding(own, coordinate)
             rate.append((own.q[coordinate] if held is None else held.error)[None])
             soft = off if held is None else jnp.where(held.compliance > 0, SWITCHED_OFF, 0.0)
             compliance.append(jnp.broadcast_to(soft, own.q.shape[1:])[None])
+        violations = []
         for coordinate in rows.soft:
             violation = jnp.zeros_like(own.q[coordinate])
             for law, force in own.forces:
                 if law.coordinate == coordinate and law.kind is Bound:
                     violation = violation + force.sign * force.violation
-            inverse_mass = _row_diagonal(part, rows.place(coordinate))
-            held = jnp.where(violation != 0, 1e5 / inverse_mass, 0.0)
-            part["stiffness"].append(held)
-            part["impulse"].append(-held * violation)
-        part["rate"] = _place_rows(rows, rate, part["H"][1])
-        part["compliance"] = _place_rows(rows, compliance, part["H"][1])
+            violations.append(violation)
+        part = {
+            "rate": _place_rows(rows, rate, own.H[1]),
+            "compliance": _place_rows(rows, compliance, own.H[1]),
+            "stiffness": violations,
+            "impulse": violations,
+            "bounds": [],
+        }
+        if along is None:
+            part |= {"H": own.H, "Y": _over_masses(mechanism, own)}
         parts.append(part)
-    return _join(plan, parts, bounded=False)
+    problem = _join(plan, parts, along, bounded=False)
+    violation = problem.stiffness
+    if not violation.shape[0]:
+        return problem
+    stiff = HELD / coordinate_rows(problem, diagonal(problem))
+    held = jnp.where(violation != 0, stiff, 0.0)
+    return replace(problem, stiffness=held, impulse=-held * violation)
 
 
 def start_impulses(plan: Layout, flat: Array) -> tuple[Array, tuple[Array, ...]] | None:
@@ -285,7 +300,7 @@ def _problem(own: _Rows, velocity: Array, dt: Array, mechanism: Mechanism) -> di
         bounds.append([(law.two_sided, force) for law, force in forces if law.kind is Bound])
     return {
         "H": own.H,
-        "Y": tuple(over_mass(mechanism, H, at) for H, at in zip(own.H, own.bodies, strict=True)),
+        "Y": _over_masses(mechanism, own),
         "rate": speed + _place_rows(rows, hard_rate, own.H[1]),
         "compliance": _place_rows(rows, compliance, own.H[1]),
         "stiffness": stiffness,
@@ -302,13 +317,15 @@ def _place_rows(rows: GroupRows, parts: list[Array], like: Array) -> Array:
     return jnp.concatenate(parts, axis=0)
 
 
-def _row_diagonal(part: dict[str, Any], index: int) -> Array:
-    """A_ii of one row of a group's nodes, shape (joints, *batch)."""
-    return sum(dot(H[:, index], Y[:, index]) for H, Y in zip(part["H"], part["Y"], strict=True))
+def _over_masses(mechanism: Mechanism, own: _Rows) -> tuple[Array, ...]:
+    """M⁻¹ H of a group's rows, for each side."""
+    return tuple(over_mass(mechanism, H, at) for H, at in zip(own.H, own.bodies, strict=True))
 
 
-def _join(plan: Layout, parts: list[dict], bounded: bool = True) -> RowProblem:
-    """One problem of the groups' parts, nodes in elimination order."""
+def _join(
+    plan: Layout, parts: list[dict], along: RowProblem | None = None, bounded: bool = True
+) -> RowProblem:
+    """One problem of the groups' parts, nodes in elimination order; with the rows of `along`."""
     structure = plan.structure
     like = parts[0]["rate"]
     batch = jnp.broadcast_shapes(*(part["rate"].shape[2:] for part in parts))
@@ -350,23 +367,22 @@ def _join(plan: Layout, parts: list[dict], bounded: bool = True) -> RowProblem:
                     arrays[field].append(jnp.broadcast_to(x, shape).astype(like.dtype))
         given = {field: coordinates(x) for field, x in arrays.items()}
         slots.append(BoundedRows(**given, normal=slot.normal or ()))
-    problem = RowProblem(
-        *(
-            tuple(
-                join([part[field][side] for part in parts if len(part[field]) > side], 1, side)
-                for side in range(len(structure.sides))
-            )
-            for field in ("H", "Y")
-        ),
-        join([part["rate"] for part in parts], 0),
-        join([part["compliance"] for part in parts], 0),
-        coordinates([x for part in parts for x in part["stiffness"]]),
-        coordinates([x for part in parts for x in part["impulse"]]),
-        tuple(slots),
-        structure,
-    )
+    fields = {
+        "rate": join([part["rate"] for part in parts], 0),
+        "compliance": join([part["compliance"] for part in parts], 0),
+        "stiffness": coordinates([x for part in parts for x in part["stiffness"]]),
+        "impulse": coordinates([x for part in parts for x in part["impulse"]]),
+        "bounds": tuple(slots),
+    }
+    if along is not None:
+        return replace(along, **materialize(fields))
+    for field in ("H", "Y"):
+        fields[field] = tuple(
+            join([part[field][side] for part in parts if len(part[field]) > side], 1, side)
+            for side in range(len(structure.sides))
+        )
     # Stored: otherwise XLA computes the rows again inside everything that reads them.
-    return materialize(problem)
+    return RowProblem(**materialize(fields), structure=structure)
 
 
 def _inert(field: str) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .couplings.nonholonomic import extra_rows
 from .laws import Law
-from .rows import Bound, Hard
+from .rows import Bound, Hard, Linear
 from .solve.graph import elimination_plan
 from .solve.problem import RowStructure
 from .system import System
@@ -59,6 +59,7 @@ class Layout:
     permutations: for each side of nodes, from the groups' nodes one after another to elimination
         order, None if the same
     bounds: slots of bounded impulses
+    rigid: all joints and transmissions are, and no law but linear ones acts on them
     """
 
     groups: tuple[GroupRows, ...]
@@ -66,6 +67,7 @@ class Layout:
     permutations: tuple[tuple[int, ...] | None, ...]
     structure: RowStructure | None
     bounds: tuple[Slot, ...]
+    rigid: bool
 
 
 def layout(system: System) -> Layout:
@@ -81,7 +83,9 @@ def layout(system: System) -> Layout:
         for g in system.groups
     )
     transmissions = tuple((0, 0, _laws(g.laws), g.held, g.bodies) for g in system.transmissions)
-    return _layout(joints + transmissions, system.topology.moving)
+    everything = system.groups + system.transmissions
+    rigid = all(g.rigid and all(x.kind is Linear for x in g.laws) for g in everything)
+    return _layout(joints + transmissions, system.topology.moving, rigid)
 
 
 def _laws(laws: tuple[Law, ...]) -> tuple[Any, ...]:
@@ -98,7 +102,7 @@ def impulse_size(system: System) -> int:
 
 
 @lru_cache(maxsize=256)
-def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...]) -> Layout:
+def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...], rigid: bool) -> Layout:
     group_rows, nodes, heights, ends, owners = [], [], [], [], []
     for g, (errors, extra, laws, held, sides) in enumerate(groups):
         held = tuple(sorted({*held, *(c for c, kind, *_ in laws if kind is Hard)}))
@@ -113,7 +117,7 @@ def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...]) -> Layout:
             owners += [(g, i) for i in range(len(sides))]
     unordered = tuple(tuple(range(len(sides))) for *_, sides in groups)
     if not nodes:
-        return Layout(tuple(group_rows), unordered, (None, None), None, ())
+        return Layout(tuple(group_rows), unordered, (None, None), None, (), rigid)
     plan = elimination_plan(tuple(nodes), tuple(heights))
     by_group: list[list[int]] = [[] for _ in groups]
     for node in plan.order:
@@ -144,7 +148,7 @@ def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...]) -> Layout:
         plan, bodies, height, tuple(sides), tuple(row), tuple(node), tuple(unused)
     )
     bounds = _slots(groups, group_rows)
-    return Layout(tuple(group_rows), orders, tuple(permutations), structure, bounds)
+    return Layout(tuple(group_rows), orders, tuple(permutations), structure, bounds, rigid)
 
 
 def _slots(groups: tuple[Any, ...], group_rows: list[GroupRows]) -> tuple[Slot, ...]:

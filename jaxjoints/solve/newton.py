@@ -31,7 +31,7 @@ from jax.lax import stop_gradient
 
 from ..pytree import replace, static, struct
 from .bounds import complementarity, widened, widening
-from .factor import Blocks, add_diagonal, factor, scale, solve, take
+from .factor import Blocks, Factor, add_diagonal, factor, scale, solve, take
 from .lu import GeneralBlocks, factor_general, solve_general, solve_general_transposed
 from .problem import (
     Impulses,
@@ -81,9 +81,10 @@ class Newton:
         problem = regularized(problem)
         smoothing = jnp.asarray(self.smoothing, problem.rate.dtype)
         if not problem.bounds:
-            impulse = _solve_linear(problem)
+            impulse, factors = _solve_linear(problem)
             at = impulse, ()
-            return RowSolution(*at, *residual(problem, smoothing, at, speeds(problem, impulse)))
+            left = residual(problem, smoothing, at, speeds(problem, impulse))
+            return RowSolution(*at, *left, factors)
         start = at_rest(problem) if start is None else start
         bounded = _unrolled if self.derivative == "unrolled" else _solve_bounded
         if problem.follows and self.friction == "two passes":
@@ -189,8 +190,18 @@ def _with_friction_of(problem: RowProblem, impulse: Array) -> RowProblem:
     return replace(problem, bounds=tuple(bounds))
 
 
-def _solve_linear(problem: RowProblem) -> Array:
-    """Impulses where no law is bounded: one symmetric solve, differentiable to any order."""
+def solve_again(problem: RowProblem, factors: Factor, rate: Array) -> Array:
+    """Impulses of rows of other speeds, by the factor of a problem without bounds; its linear laws
+    resist the motion and do not begin any.
+    """
+    problem = replace(problem, rate=rate, impulse=jnp.zeros_like(problem.impulse))
+    return _solve_linear(regularized(problem), factors)[0]
+
+
+def _solve_linear(problem: RowProblem, factors: Factor | None = None) -> tuple[Array, Factor]:
+    """Impulses where no law is bounded: one symmetric solve, differentiable to any order; and the
+    factor of its matrix.
+    """
     structure = problem.structure
     extra, right, root = problem.compliance, -problem.rate, None
     if structure.row:
@@ -198,7 +209,9 @@ def _solve_linear(problem: RowProblem) -> Array:
         odds = problem.stiffness / c
         R = problem.stiffness * coordinate_rows(problem, problem.rate) - problem.impulse
         extra, right, root = _scaled_system(problem, extra, right, c, odds, R)
-    return _solve_symmetric(problem, matrix(stop_gradient(problem)), extra, right, root)
+    if factors is None:
+        factors = _factored(problem, matrix(stop_gradient(problem)), extra, root)
+    return _solve_symmetric(problem, factors, extra, right, root), factors
 
 
 def _newton_step(
@@ -234,7 +247,8 @@ def _newton_step(
         extra, right, root = _scaled_system(
             problem, fixed[0].compliance, wanted, system.c, total, R
         )
-        change = _solve_symmetric(fixed[0], blocks, extra, right, root)
+        factors = _factored(fixed[0], blocks, extra, root)
+        change = _solve_symmetric(fixed[0], factors, extra, right, root)
     dΛ = coordinate_rows(problem, change)
     for k, B in enumerate(_follows(fixed[0], system), start=1):
         if B is not None:
@@ -291,20 +305,25 @@ def _scaled_system(problem, hard, wanted, c, odds, R):
     return extra, right, with_coordinate_rows(structure, jnp.ones(shape, hard.dtype), root)
 
 
-def _solve_symmetric(
-    problem: RowProblem, blocks: Blocks, extra: Array, right: Array, root: Array | None
-) -> Array:
-    """S y with (S A S + diag(extra)) y = right, S = diag(root), A of the problem and its blocks."""
+def _factored(problem: RowProblem, blocks: Blocks, extra: Array, root: Array | None) -> Factor:
+    """Factor of S A S + diag(extra), S = diag(root), of constants; A in blocks."""
     plan = problem.structure.plan
-    root_fixed, extra_fixed = stop_gradient((root, extra))
-    scaled = blocks if root is None else scale(plan, blocks, root_fixed)
-    factors = factor(plan, add_diagonal(plan, scaled, extra_fixed))
+    root, extra = stop_gradient((root, extra))
+    scaled = blocks if root is None else scale(plan, blocks, root)
+    return factor(plan, add_diagonal(plan, scaled, extra))
+
+
+def _solve_symmetric(
+    problem: RowProblem, factors: Factor, extra: Array, right: Array, root: Array | None
+) -> Array:
+    """S y with (S A S + diag(extra)) y = right, S = diag(root), by the factor of that matrix."""
 
     def times(y):
         if root is None:
             return delassus(problem, y) + extra * y
         return root * delassus(problem, root * y) + extra * y
 
+    plan = problem.structure.plan
     y = jax.lax.custom_linear_solve(
         times, right, lambda _, b: solve(plan, factors, b), symmetric=True
     )

@@ -20,7 +20,7 @@ from ..blocks import largest, multiply, multiply_transposed
 from ..pytree import replace, static, struct
 from ..rotation import dot
 from .bounds import BoundedRows, complementarity, widened
-from .factor import Blocks, assemble
+from .factor import Blocks, Factor, assemble
 from .graph import Plan
 
 # Softness that makes redundant hard rows solvable, as a share of the diagonal of A, for the
@@ -108,12 +108,15 @@ class RowProblem:
 class RowSolution:
     """Impulses Λ (rows, nodes, *batch), λ_k of each bound (coordinate rows, *batch), the largest
     residual of a row [m/s or rad/s], shape (*batch), and the largest speed that its terms cancel.
+
+    factors: of the matrix, where nothing is bounded and the solver has them
     """
 
     impulse: Array
     bounded: tuple[Array, ...]
     residual: Array
     size: Array
+    factors: Factor | None = None
 
 
 class Solver(Protocol):
