@@ -15,12 +15,8 @@ from random_rows import Hinges
 from reference import environment, exact, laws_of, violation
 
 PROBLEMS = 100
-# More steps than any of these problems needs: none may be undone by those that follow.
-ITERATIONS = 26
 # Residual in float64 [m/s or rad/s] of contacts.
 ROUNDING = 1e-9
-# Newton's method goes round in circles in some of the loops.
-LOOPS = 0.98
 # Share of the size that a float32 residual reaches.
 SHARE = 1e-4
 # By what the velocities differ for a condition of 1, as a share of the largest: the least smoothing
@@ -40,7 +36,7 @@ solve = compiled(jj.Newton.solve)
 def problem(request):
     """A hundred problems of a family, the solutions in both precisions, and the exact ones."""
     problem = FAMILIES[request.param].problem(PROBLEMS)
-    solver = jj.Newton(iterations=ITERATIONS)
+    solver = jj.Newton()
     found = [solve(solver, problem), solve(solver, single(problem))]
     return problem, found, [exact(problem, e) for e in range(PROBLEMS)]
 
@@ -58,21 +54,15 @@ def test_exact_solutions_obey_all_laws(problem):
     assert all(answer.violation <= 1e-10 * answer.size for answer in problem[2])
 
 
-def redundant(problem):
-    """Whether more rows are hard than the bodies have freedoms."""
-    structure = problem.structure
-    return structure.hard.sum() >= 6 * structure.bodies
-
-
 def ok(solution):
     """What `Info.ok` says of a step with this solution."""
     tolerated = TOLERATED[solution.residual.dtype.itemsize]
     return np.asarray(solution.residual <= tolerated * (1 + solution.size))
 
 
-def test_problems_are_solved_to_rounding_and_stay_so_or_are_flagged(problem):
+def test_problems_are_solved_to_rounding(problem):
     problem, (found, _), answers = problem
-    assert np.mean(ok(found)) >= (LOOPS if redundant(problem) else 1.0)
+    assert np.all(ok(found))
     condition = np.array([answer.condition for answer in answers])
     near = distance(problem, found, answers) <= NEAR[8] * condition
     assert np.all(near[ok(found)])

@@ -15,9 +15,10 @@ bounds follow another impulse Λₙ, dΛ = -K du - B dΛₙ - R, B = σ ∂Φ/�
 is not symmetric, on the same graph.
 
 The iteration ends when all environments are solved to rounding, at the latest after a fixed number
-of steps. For differentiation the iterates are constants: the derivative of one more step, taken at
-the solution with the matrix held fixed, is that of the solution (implicit function theorem), and
-costs one solve. It is taken only where a derivative is asked for.
+of steps; those that are far from it then get as many more, along a path of falling smoothing. For
+differentiation the iterates are constants: the derivative of one more step, taken at the solution
+with the matrix held fixed, is that of the solution (implicit function theorem), and costs one
+solve. It is taken only where a derivative is asked for.
 """
 
 from functools import partial
@@ -29,6 +30,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..blocks import largest
 from ..pytree import replace, static, struct
 from .bounds import complementarity, widened, widening
 from .factor import Blocks, Factor, add_diagonal, factor, scale, solve, take
@@ -56,6 +58,11 @@ SOLVED = {4: 3e-6, 8: 0.0}
 # Residual below which a step that makes it larger is not taken, as a share of the same: where two
 # laws of a coordinate hold at once, their shares drift with rounding until one meets its bound.
 NEARLY_SOLVED = 1e-9
+# Residual above which an environment is rescued, as a share of the same, for float32, 64; by how
+# much the smoothing falls from step to step then; and how many steps are left without it.
+FAR = {4: 1e-4, 8: 1e-11}
+FALL = 0.4
+LAST = 3
 
 
 @struct
@@ -65,6 +72,8 @@ class Newton:
     smoothing: ν [m/s or rad/s]: bounded laws act as barriers of acceleration ν²/φ, so that
         gradients feel a limit before it is touched; 0 for sharp bounds
     iterations: Newton steps, at most; one linear solve where nothing is bounded
+    rescue: further steps, at most, for environments that are far from solved by then: Newton's
+        method can go round in circles, and along a path of falling smoothing it hardly ever does
     friction: "coupled" bounds friction by the normal force of the solution; "two passes" by that of
         a solve without friction, as ODE's dWorldStep does
     derivative: "implicit" is that of the solution, for the cost of one more solve; "unrolled"
@@ -73,6 +82,7 @@ class Newton:
 
     smoothing: Array | float = 0.0
     iterations: int = static(default=6)
+    rescue: int = static(default=18)
     friction: Literal["coupled", "two passes"] = static(default="coupled")
     derivative: Literal["implicit", "unrolled"] = static(default="implicit")
 
@@ -86,11 +96,14 @@ class Newton:
             left = residual(problem, smoothing, at, speeds(problem, impulse))
             return RowSolution(*at, *left, factors)
         start = at_rest(problem) if start is None else start
-        bounded = _unrolled if self.derivative == "unrolled" else _solve_bounded
+        if self.derivative == "unrolled":
+            bounded = partial(_unrolled, self.iterations)
+        else:
+            bounded = partial(_solve_bounded, (self.iterations, self.rescue))
         if problem.follows and self.friction == "two passes":
-            normal = bounded(self.iterations, _without_friction(problem), smoothing, start)
+            normal = bounded(_without_friction(problem), smoothing, start)
             problem = _with_friction_of(problem, normal.impulse)
-        return bounded(self.iterations, problem, smoothing, start)
+        return bounded(problem, smoothing, start)
 
 
 class Linearization(NamedTuple):
@@ -122,15 +135,20 @@ def _unrolled(
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _solve_bounded(
-    iterations: int, problem: RowProblem, smoothing: Array, start: Impulses
+    counts: tuple[int, int], problem: RowProblem, smoothing: Array, start: Impulses
 ) -> RowSolution:
-    """Newton steps until all environments are solved."""
+    """Newton steps until all environments are solved; counts: iterations and rescue."""
+    iterations, total = counts[0], sum(counts)
     blocks = matrix(problem)
-    given = problem, smoothing
-    share = SOLVED[problem.rate.dtype.itemsize]
+    precision = problem.rate.dtype.itemsize
+    share, far = SOLVED[precision], FAR[precision]
+    fastest = largest(jnp.abs(coordinate_rows(problem, problem.rate)), 1)[None]
 
     def improve(carry):
         step, at, speed, (last, last_size), wanted = carry
+        begun = fastest * FALL ** jnp.maximum(step - iterations, 0).astype(speed.dtype)
+        falling = (step >= iterations) & (step < total - LAST) & (last > far * last_size)[None]
+        given = problem, jnp.maximum(smoothing, jnp.where(falling, begun, 0.0))
         new = _newton_step(given, given, blocks, at, speed)
         new_speed = speeds(problem, new[0])
         left, size = residual(problem, smoothing, new, new_speed)
@@ -139,11 +157,14 @@ def _solve_bounded(
         old = at, speed, (last, last_size)
         found = (new, new_speed, (left, size)), old
         at, speed, left = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), *found)
-        return step + 1, at, speed, left, wanted & (left[0] > share * left[1])
+        wanted = wanted & (left[0] > share * left[1])
+        # Rescued are only those that are far from solved.
+        wanted = wanted & ((step + 1 != iterations) | (left[0] > far * left[1]))
+        return step + 1, at, speed, left, wanted
 
     def go_on(carry):
         step, *_, wanted = carry
-        return (step < iterations) & jnp.any(wanted)
+        return (step < total) & jnp.any(wanted)
 
     speed = speeds(problem, start[0])
     unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
@@ -153,10 +174,10 @@ def _solve_bounded(
 
 
 @_solve_bounded.defjvp
-def _solve_bounded_jvp(iterations: int, primals: tuple, tangents: tuple) -> tuple:
+def _solve_bounded_jvp(counts: tuple[int, int], primals: tuple, tangents: tuple) -> tuple:
     """Derivative of the implicit function; where the iteration began has no part in it."""
     problem, smoothing, start = primals
-    solution = _solve_bounded(iterations, problem, smoothing, start)
+    solution = _solve_bounded(counts, problem, smoothing, start)
     at = solution.impulse, solution.bounded
     blocks = matrix(stop_gradient(problem))
 

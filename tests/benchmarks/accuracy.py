@@ -38,7 +38,6 @@ FAMILIES = {
     "chain of 20 with dry friction": (Hinges(20, boxes=True), 500),
 }
 SMOOTHING = (0.0, 1e-3, 1e-2, 1e-1)
-ITERATIONS = 12
 MOST = 20
 # Residual at which steps are counted, as a share of the speeds that cancel in it.
 COUNTED = 1e-9
@@ -67,7 +66,7 @@ solve = compiled(jj.Newton.solve)
 
 def accuracy(problem: RowProblem) -> Accuracy:
     """Newton's method in both precisions beside the exact solution."""
-    solver = jj.Newton(iterations=ITERATIONS)
+    solver = jj.Newton()
     given = problem, single(problem)
     found = [solve(solver, one) for one in given]
     moved = [
@@ -91,7 +90,7 @@ def accuracy(problem: RowProblem) -> Accuracy:
 @compiled
 def once(problem: RowProblem, smoothing: jax.Array, start: tuple) -> tuple:
     """One Newton step, and the residual after it as a share of the speeds that cancel in it."""
-    found = jj.Newton(smoothing, iterations=1).solve(problem, start)
+    found = jj.Newton(smoothing, iterations=1, rescue=0).solve(problem, start)
     return (found.impulse, found.bounded), found.residual / found.size
 
 

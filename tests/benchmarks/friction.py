@@ -43,7 +43,7 @@ FRICTIONS = [(0.1, 0.3), (0.3, 1.0)]
 @compiled
 def coupled(problem: RowProblem, at: Impulses) -> Impulses:
     """One step that knows how friction's bounds move."""
-    found = jj.Newton(iterations=1).solve(problem, at)
+    found = jj.Newton(iterations=1, rescue=0).solve(problem, at)
     return found.impulse, found.bounded
 
 
@@ -54,7 +54,7 @@ def frozen(iterations: int):
     def step(problem: RowProblem, at: Impulses) -> Impulses:
         Λ = coordinate_rows(problem, at[0])
         bounds = (jj.replace(widened(b, Λ), friction=None, normal=()) for b in problem.bounds)
-        found = jj.Newton(iterations=iterations).solve(
+        found = jj.Newton(iterations=iterations, rescue=0).solve(
             jj.replace(problem, bounds=tuple(bounds)), at
         )
         return found.impulse, found.bounded

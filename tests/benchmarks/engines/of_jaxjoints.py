@@ -13,7 +13,7 @@ jj.use_all_cores()
 
 
 class JaxJoints(JaxEngine):
-    """Semi-implicit Euler, with one projection after each step where there are loops."""
+    """Semi-implicit Euler, with two projections after each step where there are loops."""
 
     def rollout(self, mechanism, batch, steps, dt, checkpoint=None):
         """See `JaxEngine.rollout`."""
@@ -55,15 +55,15 @@ class JaxJoints(JaxEngine):
             f"<= {self.scheme.solver.iterations} Newton" if mechanism.limited else "linear"
         )
         if self.scheme.projections:
-            words.append(f"{self.scheme.projections} projection")
+            words.append(f"{self.scheme.projections} projections")
         words.append(f"gap {float(jnp.max(jj.joint_errors(self.system, few))):.0e}")
         words.append(f"residual {float(jnp.max(info.residual)):.0e} m/s")
         return ", ".join(words) + ("" if np.all(info.ok) else ", NOT ok")
 
     def gaps(self, case: str, batch: int, steps: int, dt: float) -> list:
-        """Largest gap over a simulation: with no projection, with one, and that in float64."""
+        """Largest gap over a simulation: with no projection, with two, and in float64."""
         mechanism, found = CASES[case](), []
-        for projections, wide in ((0, False), (1, False), (1, True)):
+        for projections, wide in ((0, False), (2, False), (2, True), (4, True)):
             with jax.enable_x64(wide):
                 built = system(mechanism)
                 start = state(mechanism, built, batch)
@@ -94,4 +94,4 @@ def _error(state: jj.State, info: jj.Info):
 
 
 def _scheme(mechanism) -> jj.SemiImplicitEuler:
-    return jj.SemiImplicitEuler(projections=1 if mechanism.loops else 0)
+    return jj.SemiImplicitEuler(projections=2 if mechanism.loops else 0)
