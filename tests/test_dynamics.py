@@ -93,7 +93,7 @@ def test_projected_four_bar_stays_closed_for_ten_seconds(cast, largest):
             rollout,
             dt=DT,
             steps=10_000,
-            scheme=SemiImplicitEuler(projections=1),
+            scheme=SemiImplicitEuler(projections=3),
             record=lambda state, info: (info.error, info.ok, info.q[0]),
         )
     )
