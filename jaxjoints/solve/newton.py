@@ -60,7 +60,7 @@ SOLVED = {4: 3e-6, 8: 0.0}
 NEARLY_SOLVED = 1e-9
 # Residual above which an environment is rescued, as a share of the same, for float32, 64; by how
 # much the smoothing falls from step to step then; and how many steps are left without it.
-FAR = {4: 1e-4, 8: 1e-11}
+FAR = {4: 1e-4, 8: 1e-10}
 FALL = 0.4
 LAST = 3
 
