@@ -30,7 +30,7 @@ from .layout import layout
 from .pytree import replace, static, struct
 from .solve.factor import Factor
 from .solve.newton import Newton, solve_again
-from .solve.problem import RowProblem, RowSolution, Solver, body_velocities
+from .solve.problem import TOLERATED, RowProblem, RowSolution, Solver, body_velocities
 from .spatial import (
     cross,
     matvec,
@@ -44,9 +44,6 @@ from .spatial import (
 )
 from .system import Control, Info, State
 
-# Residual above which a solve counts as failed, as a share of the speeds that cancel in it, for the
-# precision of float32, 64.
-TOLERATED = {4: 1e-4, 8: 1e-10}
 NEWTON = Newton()
 
 

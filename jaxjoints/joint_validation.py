@@ -29,14 +29,7 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
         hint = f"write {coupling.__name__}(…)" if made else "give a record such as Hinge()"
         raise ValueError(f"{owner}: {coupling!r} is not a coupling; {hint}")
     kind = type(coupling).__name__
-    given = float_leaves(f"{owner}: {kind}", coupling)
-    problem = given.check()
-    if problem:
-        raise ValueError(f"{owner}: {kind} {problem}")
-    for path, leaf in jax.tree_util.tree_leaves_with_path(given):
-        if not np.isfinite(leaf).all():
-            field = jax.tree_util.keystr(path).lstrip(".")
-            raise ValueError(f"{owner}: {kind} {field} {np.asarray(leaf)} must be finite")
+    given = _checked(owner, coupling)
     coupling = given.normalized()
     problem = shape_complaint(coupling)
     refused, weak = (None, None) if problem else rest_complaint(coupling)
@@ -101,14 +94,7 @@ def read_transmission(owner: str, transmission: Any, dof: int) -> Transmission:
             f"{owner}: {kind} couples {wanted} coordinates, its joints have {dof}; name "
             f"joints with {wanted} coordinates in all"
         )
-    made = float_leaves(f"{owner}: {kind}", transmission)
-    problem = made.check()
-    if problem:
-        raise ValueError(f"{owner}: {kind} {problem}")
-    for path, leaf in jax.tree_util.tree_leaves_with_path(made):
-        if not np.isfinite(leaf).all():
-            field = jax.tree_util.keystr(path).lstrip(".")
-            raise ValueError(f"{owner}: {kind} {field} {np.asarray(leaf)} must be finite")
+    made = _checked(owner, transmission)
     q = jnp.zeros(dof, precision())
     try:
         found = jax.eval_shape(made.value, q)
@@ -163,6 +149,20 @@ def winding_notes(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> list
                 "rad, more than a turn; the angle is counted over turns from where it starts"
             )
     return notes
+
+
+def _checked(owner: str, record: Any) -> Any:
+    """A coupling or transmission with float arrays for leaves, all finite and as it wants them."""
+    name = f"{owner}: {type(record).__name__}"
+    given = float_leaves(name, record)
+    problem = given.check()
+    if problem:
+        raise ValueError(f"{name} {problem}")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(given):
+        if not np.isfinite(leaf).all():
+            field = jax.tree_util.keystr(path).lstrip(".")
+            raise ValueError(f"{name} {field} {np.asarray(leaf)} must be finite")
+    return given
 
 
 def _check_normals(owner: str, laws: list[Law]) -> None:

@@ -88,7 +88,7 @@ class RackAndPinion(Transmission):
 
     def value(self, q: Array) -> Array:
         """See `Transmission.value`."""
-        return (q[1] - self.radius * q[0] - self.offset)[None]
+        return Mimic(self.radius, self.offset).value(q)
 
     def check(self) -> str | None:
         """See `Transmission.check`."""

@@ -17,6 +17,9 @@ from jaxjoints import (
     SystemBuilder,
     Universal,
 )
+from jaxjoints.constraints import row_problem
+from jaxjoints.kinematics import body_twists, joint_places, prepare
+from jaxjoints.layout import layout
 
 G = 9.81
 X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
@@ -37,6 +40,14 @@ if jax.__version_info__ < (0, 11):  # later versions have no other emitters
 def compiled(function, **options):
     """`jax.jit` that compiles fast."""
     return jax.jit(function, compiler_options=QUICK, **options)
+
+
+def rows_of_step(system, state, dt):
+    """The rows of a step of dt from a state, without forces."""
+    mechanism = prepare(system, state.time.ndim, layout(system).orders)
+    twist = body_twists(state)
+    twist = jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
+    return row_problem(mechanism, joint_places(mechanism, state), twist, jnp.asarray(dt))
 
 
 def single(tree):

@@ -7,9 +7,8 @@ import pytest
 
 import jaxjoints as jj
 from contacts import contacts
-from jaxjoints.integrate import TOLERATED
 from jaxjoints.solve.bounds import LEAST_SPEED
-from jaxjoints.solve.problem import REGULARIZATION, body_velocities
+from jaxjoints.solve.problem import REGULARIZATION, TOLERATED, body_velocities
 from mechanisms import compiled, single
 from random_rows import Hinges
 from reference import environment, exact, laws_of, violation

@@ -1,18 +1,19 @@
 """The bounded solve: complementarity, boxes, smoothing, several laws on one coordinate."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxjoints as jj
-from jaxjoints.constraints import row_problem, start_impulses
-from jaxjoints.kinematics import body_twists, joint_places, prepare
+from jaxjoints.constraints import start_impulses
 from jaxjoints.layout import layout
 from jaxjoints.solve.bounds import BoundedRows, complementarity
 from jaxjoints.solve.newton import SOLVED, Newton
 from jaxjoints.solve.problem import REGULARIZATION, row_speeds
-from mechanisms import compiled, single
+from mechanisms import compiled, rows_of_step, single
 
 ENVIRONMENTS = 64
 DT = 1e-3
@@ -49,13 +50,7 @@ def violent(system, state, seed=0):
     return system.state(q=q, qd=qd)
 
 
-@compiled
-def problem_of(system, state):
-    """The rows of one step from a state."""
-    mechanism = prepare(system, 1, layout(system).orders)
-    twist = body_twists(state)
-    twist = jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
-    return row_problem(mechanism, joint_places(mechanism, state), twist, jnp.asarray(DT))
+problem_of = compiled(partial(rows_of_step, dt=DT))
 
 
 def solve(problem, start=None, **settings):

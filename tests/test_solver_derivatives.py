@@ -2,7 +2,7 @@
 where bounds coincide, and where rows are redundant.
 """
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +12,10 @@ import pytest
 import jaxjoints as jj
 import mechanisms
 from differences import check_slopes, programs
-from jaxjoints.constraints import row_problem
-from jaxjoints.kinematics import body_twists, joint_places, prepare
-from jaxjoints.layout import layout
 from jaxjoints.solve.bounds import LEAST_SPEED
 from jaxjoints.solve.newton import Newton
 from jaxjoints.solve.problem import body_velocities, row_speeds
-from mechanisms import compiled
+from mechanisms import compiled, rows_of_step
 
 DT = 1e-3
 STEPS = [1e-4] * 4
@@ -37,14 +34,7 @@ def problem(name):
             qd={"0": 2.0, "1": -3.0},
         )
 
-    @compiled
-    def rows(system, state):
-        mechanism = prepare(system, 0, layout(system).orders)
-        twist = body_twists(state)
-        twist = jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
-        return row_problem(mechanism, joint_places(mechanism, state), twist, jnp.asarray(DT))
-
-    found = rows(system, state)
+    found = compiled(partial(rows_of_step, dt=DT))(system, state)
     if name == "coinciding":
         *others, box = found.bounds
         found = jj.replace(found, bounds=(*others, jj.replace(box, lower=box.upper)))

@@ -2,15 +2,17 @@
 
 The counterpart of `factor` for rows whose bounds follow other impulses (friction). The pivots of a
 level are inverted at once, P_k = A_kk⁻¹; with L_ik = A_ik P_k for their later neighbours i, A_ij
-becomes A_ij - L_ik A_kj for every two of those, in both orders.
+becomes A_ij - L_ik A_kj for every two of those, in both orders. With R_ki = P_k A_ki, A = L D R,
+and Aᵀ is of the same form.
 """
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..blocks import inverse, multiply, multiply_transposed, product, stored
+from ..blocks import inverse, multiply, product, stored
 from ..pytree import struct
 from .factor import add_at, per_edge, take
 from .graph import Level, Plan
@@ -35,7 +37,7 @@ class GeneralFactor:
     """The factored matrix, one array per level.
 
     inverse: P_k of the pivots, (r, r, pivots, *batch)
-    lower: L_ik of the edges; upper: A_ki, both (r, r, edges, *batch)
+    lower: L_ik of the edges; upper: R_ki, both (r, r, edges, *batch)
     """
 
     inverse: tuple[Array, ...]
@@ -52,67 +54,57 @@ def factor_general(plan: Plan, blocks: GeneralBlocks) -> GeneralFactor:
         P = stored(inverse)(diagonal[:, :, :pivots])
         own = level.last - level.first
         L, U = lower[:, :, :own], upper[:, :, :own]
+        R = U
         if level.counts:
             L = stored(partial(_right_product, level))(L, P)
+            R = stored(partial(_left_product, level))(P, U)
         diagonal = stored(partial(_update_diagonal, level))(diagonal, L, U)
         lower = stored(partial(_update_edges, level, level.late, level.early))(lower, L, U)
         upper = stored(partial(_update_edges, level, level.early, level.late))(upper, L, U)
         inverses.append(P)
         lowers.append(L)
-        uppers.append(U)
+        uppers.append(R)
     return GeneralFactor(inverse=tuple(inverses), lower=tuple(lowers), upper=tuple(uppers))
 
 
 def solve_general(plan: Plan, factor: GeneralFactor, b: Array) -> Array:
     """x with A x = b, both of shape (r, nodes, *batch)."""
     steps = list(zip(plan.levels, factor.inverse, factor.lower, factor.upper, strict=True))
+    batch = jnp.broadcast_shapes(b.shape[2:], factor.inverse[0].shape[3:])
+    b = jnp.broadcast_to(b, (*b.shape[:2], *batch))
     halves = []
-    b = _full(b, factor)
-    for level, _, L, _ in steps:
+    for level, P, L, _ in steps:
         pivots = level.stop - level.start
-        half, b = b[:, :pivots], b[:, pivots:]
+        own, b = b[:, :pivots], b[:, pivots:]
         if level.counts:
-            update = multiply(L, per_edge(level, half, 1))
+            update = multiply(L, per_edge(level, own, 1))
             b = add_at(b, level.neighbour - level.stop, -update, 1)
-        halves.append(half)
+        halves.append(multiply(P, own))
     x = b
-    for (level, P, _, U), half in zip(reversed(steps), reversed(halves), strict=True):
+    for (level, _, _, R), half in zip(reversed(steps), reversed(halves), strict=True):
         if level.counts:
-            pull = multiply(U, take(x, level.neighbour - level.stop, 1))
-            half = add_at(half, level.pivot, -pull, 1)
-        x = jnp.concatenate([multiply(P, half), x], axis=1)
-    return x
-
-
-def solve_general_transposed(plan: Plan, factor: GeneralFactor, b: Array) -> Array:
-    """x with Aᵀ x = b, both of shape (r, nodes, *batch)."""
-    steps = list(zip(plan.levels, factor.inverse, factor.lower, factor.upper, strict=True))
-    halves = []
-    b = _full(b, factor)
-    for level, P, _, U in steps:
-        pivots = level.stop - level.start
-        half, b = multiply_transposed(P, b[:, :pivots]), b[:, pivots:]
-        if level.counts:
-            update = multiply_transposed(U, per_edge(level, half, 1))
-            b = add_at(b, level.neighbour - level.stop, -update, 1)
-        halves.append(half)
-    x = b
-    for (level, _, L, _), half in zip(reversed(steps), reversed(halves), strict=True):
-        if level.counts:
-            pull = multiply_transposed(L, take(x, level.neighbour - level.stop, 1))
+            pull = multiply(R, take(x, level.neighbour - level.stop, 1))
             half = add_at(half, level.pivot, -pull, 1)
         x = jnp.concatenate([half, x], axis=1)
     return x
 
 
-def _full(b: Array, factor: GeneralFactor) -> Array:
-    batch = jnp.broadcast_shapes(b.shape[2:], factor.inverse[0].shape[3:])
-    return jnp.broadcast_to(b, (*b.shape[:2], *batch))
+def transposed(factor: GeneralFactor) -> GeneralFactor:
+    """The factor of Aᵀ = Rᵀ Dᵀ Lᵀ."""
+    inverse, lower, upper = jax.tree.map(
+        lambda block: jnp.swapaxes(block, 0, 1), (factor.inverse, factor.lower, factor.upper)
+    )
+    return GeneralFactor(inverse=inverse, lower=upper, upper=lower)
 
 
 def _right_product(level: Level, edges: Array, P: Array) -> Array:
     """L_ik = A_ik P_k of the level's edges."""
     return product(edges, per_edge(level, P, 2))
+
+
+def _left_product(level: Level, P: Array, edges: Array) -> Array:
+    """R_ki = P_k A_ki of the level's edges."""
+    return product(per_edge(level, P, 2), edges)
 
 
 def _update_diagonal(level: Level, diagonal: Array, L: Array, U: Array) -> Array:

@@ -34,8 +34,9 @@ from ..blocks import largest
 from ..pytree import replace, static, struct
 from .bounds import complementarity, widened, widening
 from .factor import Blocks, Factor, add_diagonal, factor, scale, solve, take
-from .lu import GeneralBlocks, factor_general, solve_general, solve_general_transposed
+from .lu import GeneralBlocks, factor_general, solve_general, transposed
 from .problem import (
+    TOLERATED,
     Impulses,
     RowProblem,
     RowSolution,
@@ -58,9 +59,8 @@ SOLVED = {4: 3e-6, 8: 0.0}
 # Residual below which a step that makes it larger is not taken, as a share of the same: where two
 # laws of a coordinate hold at once, their shares drift with rounding until one meets its bound.
 NEARLY_SOLVED = 1e-9
-# Residual above which an environment is rescued, as a share of the same, for float32, 64; by how
-# much the smoothing falls from step to step then; and how many steps are left without it.
-FAR = {4: 1e-4, 8: 1e-10}
+# In a rescue: by how much the smoothing falls from step to step, and how many steps are left
+# without it at the end.
 FALL = 0.4
 LAST = 3
 
@@ -141,7 +141,7 @@ def _solve_bounded(
     iterations, total = counts[0], sum(counts)
     blocks = matrix(problem)
     precision = problem.rate.dtype.itemsize
-    share, far = SOLVED[precision], FAR[precision]
+    share, far = SOLVED[precision], TOLERATED[precision]
     fastest = largest(jnp.abs(coordinate_rows(problem, problem.rate)), 1)[None]
 
     def improve(carry):
@@ -393,5 +393,5 @@ def _coupled_change(
         times,
         right,
         lambda _, b: solve_general(plan, factors, b),
-        lambda _, b: solve_general_transposed(plan, factors, b),
+        lambda _, b: solve_general(plan, transposed(factors), b),
     )

@@ -27,6 +27,9 @@ from .graph import Plan
 # precision of float32, 64.
 REGULARIZATION = {4: 1e-6, 8: 1e-12}
 
+# Residual above which a solve has failed, as a share of the speeds that cancel in it.
+TOLERATED = {4: 1e-4, 8: 1e-10}
+
 # Impulses (Λ, λ_k of each bound).
 Impulses = tuple[Array, tuple[Array, ...]]
 

@@ -19,8 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jaxjoints as jj
-from jaxjoints.integrate import TOLERATED
-from jaxjoints.solve.problem import RowProblem, body_velocities
+from jaxjoints.solve.problem import TOLERATED, RowProblem, body_velocities
 from mechanisms import compiled, single
 from random_rows import Hinges
 from reference import exact

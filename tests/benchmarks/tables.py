@@ -1,6 +1,8 @@
 """The tables: each asks engines for one kind of figure and prints it, engines side by side."""
 
 import statistics
+from collections.abc import Iterator
+from typing import Any
 
 from cases import CASES, DT
 from engines import ON_DEVICE, OTHERWISE
@@ -139,14 +141,10 @@ def gaps(processes: list[Process], case: str, markdown: bool) -> None:
         markdown=markdown,
     )
     size = CASES[case]().size
-    for dt in (0.002, 0.005):
-        request = {"case": case, "batch": FEW, "steps": GAP_STEPS, "dt": dt}
-        facts, absent = answers(processes, "gaps", **request)
-        table.without(absent)
-        for process, found in facts.items():
-            for label, gap in found:
-                step = f"{1e3 * dt:.0f} ms"
-                table.row(process.name, step, f"{gap:.1e} m", f"{gap / size:.1e}", label)
+    for name, step, label, gap in by_step(
+        processes, table, "gaps", (0.002, 0.005), case=case, steps=GAP_STEPS
+    ):
+        table.row(name, step, f"{gap:.1e} m", f"{gap / size:.1e}", label)
 
 
 def drift(processes: list[Process], case: str, markdown: bool) -> None:
@@ -156,15 +154,23 @@ def drift(processes: list[Process], case: str, markdown: bool) -> None:
         {"engine": 18, "step": 6, "gained": 10, "least": 10, "most": 10, "how": 0},
         markdown=markdown,
     )
-    for dt in (0.001, 0.005):
-        request = {"case": case, "batch": FEW, "seconds": DRIFT_SECONDS, "dt": dt}
-        facts, absent = answers(processes, "drift", **request)
+    for name, step, label, gained in by_step(
+        processes, table, "drift", (0.001, 0.005), case=case, seconds=DRIFT_SECONDS
+    ):
+        numbers = statistics.mean(gained), min(gained), max(gained)
+        table.row(name, step, *(f"{x:+.3%}" for x in numbers), label)
+
+
+def by_step(
+    processes: list[Process], table: Table, do: str, steps: tuple[float, ...], **request
+) -> Iterator[tuple[str, str, str, Any]]:
+    """Engine, time step, setting and result of a few environments, for each time step [s]."""
+    for dt in steps:
+        facts, absent = answers(processes, do, batch=FEW, dt=dt, **request)
         table.without(absent)
         for process, found in facts.items():
-            for label, gained in found:
-                numbers = statistics.mean(gained), min(gained), max(gained)
-                shares = [f"{x:+.3%}" for x in numbers]
-                table.row(process.name, f"{1e3 * dt:.0f} ms", *shares, label)
+            for label, result in found:
+                yield process.name, f"{1e3 * dt:.0f} ms", label, result
 
 
 def kernels(
