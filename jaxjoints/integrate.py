@@ -177,7 +177,9 @@ def _moved(
         carried = matvec(
             mechanism.inverse_inertia[:, :, :-1], quat_rotate_inverse(quaternion, spin)
         )
-        omega = jnp.where(_moving(mechanism, state), quat_rotate(quaternion, carried), omega)
+        turned = quat_rotate(*materialize((quaternion, carried)))
+        moving = _moving(mechanism, state)
+        omega = turned if moving.all() else jnp.where(moving, turned, omega)
     return replace(
         state,
         position=state.position + dt * velocity,

@@ -214,12 +214,13 @@ def speeds_along(group: JointGroup, child: Array, parent: Array, twist: Array) -
 
 def gather_coordinates(mechanism: Mechanism, parts: list[Array], state: State) -> Array:
     """Flat vector (coordinates, *batch) of arrays (k, joints, *batch), one per group."""
-    flat = jnp.zeros(state.q.shape, state.q.dtype)
+    places, arrays = [np.zeros(0, int)], [jnp.zeros((0, *state.q.shape[1:]), state.q.dtype)]
     for group, part in zip(mechanism.system.groups, parts, strict=True):
-        if group.coupling.dof:
-            part = jnp.broadcast_to(part, part.shape[:2] + state.time.shape)
-            flat = flat.at[coordinate_indices(group)].set(part)
-    return flat
+        part = jnp.broadcast_to(part, part.shape[:2] + state.time.shape)
+        places.append(coordinate_indices(group).ravel())
+        arrays.append(part.reshape((-1, *state.time.shape)))
+    order = np.argsort(np.concatenate(places))
+    return jnp.concatenate(arrays).at[order].get(mode="promise_in_bounds")
 
 
 def coordinate_indices(group: JointGroup) -> np.ndarray:

@@ -20,6 +20,8 @@ from jax import Array
 from jax.numpy import unstack
 from jax.typing import ArrayLike
 
+from .blocks import stored
+
 
 def dot(a: Array, b: Array) -> Array:
     """Inner product Σ aᵢ bᵢ of (k, *b) with (k, *b), shape (*b)."""
@@ -141,7 +143,7 @@ def quat_normalize(q: Array) -> Array:
 
 def quat_from_rotation_vector(r: Array) -> Array:
     """Exponential of a rotation vector r [rad]: (cos θ/2, r sin(θ/2)/θ), θ = |r|, shape (4, *b)."""
-    c0, c1, *_ = stumpff(dot(r, r) / 4)
+    c0, c1 = stored(_cosine_and_sine)(dot(r, r) / 4)
     s = c1 / 2
     return stack(c0, *(s * x for x in unstack(r)))
 
@@ -156,8 +158,13 @@ def quat_to_rotation_vector(q: Array) -> Array:
     flip = (z < 0) & (y == 0) | (y < 0)
     flip = flip & (x == 0) | (x < 0)
     flip = flip & (w == 0) | (w < 0)
+    scale = stored(_angle_over_sine)(w, x * x + y * y + z * z, flip)
+    return stack(scale * x, scale * y, scale * z)
+
+
+def _angle_over_sine(w: Array, square: Array, flip: Array) -> Array:
+    """Factor of u in the logarithm of (w, u), |u|² = square, negative where flipped."""
     w = jnp.where(flip, -w, w)
-    square = x * x + y * y + z * z
     small = square < 0.01 * w * w
     # Protects the series from w = 0, and √ and the division from u = 0 (and from q = 0).
     w_small = jnp.where(small, w, 1.0)
@@ -166,8 +173,7 @@ def quat_to_rotation_vector(q: Array) -> Array:
     usable = ~small & (square > jnp.finfo(square.dtype).tiny)
     length = jnp.sqrt(jnp.where(usable, square, 1.0))
     scale = jnp.where(small, series, 2 * jnp.arctan2(length, w) / length)
-    scale = jnp.where(flip, -scale, scale)
-    return stack(scale * x, scale * y, scale * z)
+    return jnp.where(flip, -scale, scale)
 
 
 def quat_integrate(q: Array, omega_world: Array, dt: ArrayLike) -> Array:
@@ -249,6 +255,11 @@ def stumpff(x: Array) -> tuple[Array, ...]:
     c2 = jnp.where(small, 0.5 - near * c4, c2)
     c0, c1 = jnp.where(small, 1 - near * c2, c0), jnp.where(small, 1 - near * c3, c1)
     return c0, c1, c2, c3, c4
+
+
+def _cosine_and_sine(x: Array) -> tuple[Array, Array]:
+    """cos θ and sin θ / θ of x = θ²."""
+    return stumpff(x)[:2]
 
 
 def jacobian_inverse_coefficient(x: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxjoints import use_all_cores
-from jaxjoints.parallel import TILE_SIZE, cores, default_tile, map_tiles
+from jaxjoints.parallel import TILE_SIZE, WIDEST_TILE, cores, default_tile, map_tiles
 
 TESTS = Path(__file__).parent
 
@@ -71,7 +71,7 @@ def test_default_tiles_divide_the_batch_and_fit_the_cache(batch, joints):
     tile = default_tile(joints, batch, None)
     if tile:
         assert batch % tile == 0
-        assert tile * joints <= max(TILE_SIZE, 8 * joints)
+        assert tile <= max(8, min(WIDEST_TILE, TILE_SIZE // joints))
 
 
 @pytest.mark.parametrize("tile", [1, 3, 12])

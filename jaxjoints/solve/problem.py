@@ -16,11 +16,11 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..blocks import largest, multiply, multiply_transposed
+from ..blocks import largest, materialize, multiply, multiply_transposed
 from ..pytree import replace, static, struct
 from ..rotation import dot
 from .bounds import BoundedRows, complementarity, widened
-from .factor import Blocks, Factor, assemble
+from .factor import Blocks, Factor, add_at, assemble, take
 from .graph import Plan
 
 # Softness that makes redundant hard rows solvable, as a share of the diagonal of A, for the
@@ -154,7 +154,7 @@ def row_speeds(problem: RowProblem, velocity: Array) -> Array:
         elif len(nodes) == total.shape[1]:
             total = total + part
         else:
-            total = total.at[:, np.array(nodes)].add(part)
+            total = add_at(total, np.array(nodes), part, 1)
     return total
 
 
@@ -166,7 +166,10 @@ def _all_velocities(problem: RowProblem, impulse: Array) -> Array:
         if total is None:
             shape = (6, problem.structure.bodies + 1, *part.shape[2:])
             total = jnp.zeros(shape, part.dtype)
-        total = total.at[:, np.array(bodies)].add(part)
+        # The world does not move.
+        moving = np.flatnonzero(np.array(bodies) < problem.structure.bodies)
+        if len(moving):
+            total = add_at(total, np.array(bodies)[moving], take(part, moving, 1), 1)
     return total
 
 
@@ -185,7 +188,7 @@ def diagonal(problem: RowProblem) -> Array:
     H, Y = problem.H, problem.Y
     A = dot(H[0], Y[0]) + dot(H[1], Y[1])
     for (nodes, _), h, y in zip(problem.structure.sides[2:], H[2:], Y[2:], strict=True):
-        A = A.at[:, np.array(nodes)].add(dot(h, y))
+        A = add_at(A, np.array(nodes), dot(h, y), 1)
     return A + trailing(problem.structure.filler, A)
 
 
@@ -201,7 +204,7 @@ def regularized(problem: RowProblem) -> RowProblem:
     # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
     lacking = jnp.maximum(share * A - stop_gradient(problem.compliance), 0.0)
     filler = trailing(problem.structure.filler, A)
-    return replace(problem, compliance=problem.compliance + lacking + filler)
+    return replace(problem, compliance=materialize(problem.compliance + lacking + filler))
 
 
 def residual(
@@ -247,8 +250,13 @@ def with_coordinate_rows(structure: RowStructure, x: Array, values: Array) -> Ar
         at = (row, start) + (0,) * (x.ndim - 2)
         values = jnp.broadcast_to(values, (*values.shape[:1], *x.shape[2:]))
         return jax.lax.dynamic_update_slice(x, values[None], at)
-    at = np.array(structure.row), np.array(structure.node)
-    return x.at[at].set(values, unique_indices=True)
+    at = np.array(structure.row, int), np.array(structure.node, int)
+    if not len(at[0]):
+        return x
+    which = np.zeros(structure.hard.shape, int)
+    which[at] = np.arange(len(at[0]))
+    mask = structure.hard.reshape((*structure.hard.shape, *(1,) * (x.ndim - 2)))
+    return jnp.where(mask, x, values.at[which].get(mode="promise_in_bounds"))
 
 
 def trailing(constant: np.ndarray, like: Array) -> Array:
