@@ -245,7 +245,7 @@ def _rounds(index: tuple[int, ...], size: int) -> tuple[list, list[int]]:
     for value, place in enumerate(index):
         waiting[place].append(value)
     rounds = []
-    while size <= WASTE * sum(map(bool, waiting)):
+    while 0 < size <= WASTE * sum(map(bool, waiting)):
         rounds.append(([own[0] if own else 0 for own in waiting], [bool(own) for own in waiting]))
         waiting = [own[1:] for own in waiting]
     return rounds, sorted(value for own in waiting for value in own)

@@ -59,9 +59,10 @@ SOLVED = {4: 3e-6, 8: 0.0}
 # Residual below which a step that makes it larger is not taken, as a share of the same: where two
 # laws of a coordinate hold at once, their shares drift with rounding until one meets its bound.
 NEARLY_SOLVED = 1e-9
-# In a rescue: by how much the smoothing falls from step to step, and how many steps are left
-# without it at the end.
+# First path of a rescue: by how much the smoothing falls from step to step, how many steps it takes
+# to a millionth, and how many are left without it at the end.
 FALL = 0.4
+STEPS = 15
 LAST = 3
 
 
@@ -72,8 +73,9 @@ class Newton:
     smoothing: ν [m/s or rad/s]: bounded laws act as barriers of acceleration ν²/φ, so that
         gradients feel a limit before it is touched; 0 for sharp bounds
     iterations: Newton steps, at most; one linear solve where nothing is bounded
-    rescue: further steps, at most, for environments that are far from solved by then: Newton's
-        method can go round in circles, and along a path of falling smoothing it hardly ever does
+    rescue: paths of falling smoothing, at most, for environments that are far from solved by then:
+        Newton's method can go round in circles, and along a path it hardly ever does. The first
+        takes 18 steps, the second, half as steep, 33
     friction: "coupled" bounds friction by the normal force of the solution; "two passes" by that of
         a solve without friction, as ODE's dWorldStep does
     derivative: "implicit" is that of the solution, for the cost of one more solve; "unrolled"
@@ -82,7 +84,7 @@ class Newton:
 
     smoothing: Array | float = 0.0
     iterations: int = static(default=6)
-    rescue: int = static(default=18)
+    rescue: int = static(default=2)
     friction: Literal["coupled", "two passes"] = static(default="coupled")
     derivative: Literal["implicit", "unrolled"] = static(default="implicit")
 
@@ -138,7 +140,7 @@ def _solve_bounded(
     counts: tuple[int, int], problem: RowProblem, smoothing: Array, start: Impulses
 ) -> RowSolution:
     """Newton steps until all environments are solved; counts: iterations and rescue."""
-    iterations, total = counts[0], sum(counts)
+    path, begins = _paths(*counts)
     blocks = matrix(problem)
     precision = problem.rate.dtype.itemsize
     share, far = SOLVED[precision], TOLERATED[precision]
@@ -146,9 +148,9 @@ def _solve_bounded(
 
     def improve(carry):
         step, at, speed, (last, last_size), wanted = carry
-        begun = fastest * FALL ** jnp.maximum(step - iterations, 0).astype(speed.dtype)
-        falling = (step >= iterations) & (step < total - LAST) & (last > far * last_size)[None]
-        given = problem, jnp.maximum(smoothing, jnp.where(falling, begun, 0.0))
+        unsolved = (last > far * last_size)[None]
+        along = jnp.asarray(path, speed.dtype)[step] * fastest
+        given = problem, jnp.maximum(smoothing, jnp.where(unsolved, along, 0.0))
         new = _newton_step(given, given, blocks, at, speed)
         new_speed = speeds(problem, new[0])
         left, size = residual(problem, smoothing, new, new_speed)
@@ -159,18 +161,28 @@ def _solve_bounded(
         at, speed, left = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), *found)
         wanted = wanted & (left[0] > share * left[1])
         # Rescued are only those that are far from solved.
-        wanted = wanted & ((step + 1 != iterations) | (left[0] > far * left[1]))
+        wanted = wanted & (~jnp.asarray(begins)[step + 1] | (left[0] > far * left[1]))
         return step + 1, at, speed, left, wanted
 
     def go_on(carry):
         step, *_, wanted = carry
-        return (step < total) & jnp.any(wanted)
+        return (step < len(path)) & jnp.any(wanted)
 
     speed = speeds(problem, start[0])
     unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
     first = 0, start, speed, (unknown, unknown), unknown > 0
     _, at, _, left, _ = jax.lax.while_loop(go_on, improve, first)
     return RowSolution(*at, *left)
+
+
+def _paths(iterations: int, rescue: int) -> tuple[np.ndarray, np.ndarray]:
+    """Smoothing of each step as a share of the largest speed, and the steps that begin a path."""
+    shares, begins = [0.0] * iterations, [False] * iterations
+    for k in range(rescue):
+        falling = FALL ** (np.arange(STEPS * 2**k) / 2**k)
+        shares += [*falling, *[0.0] * LAST]
+        begins += [True] + [False] * (len(falling) + LAST - 1)
+    return np.array(shares), np.array([*begins, False])
 
 
 @_solve_bounded.defjvp
