@@ -252,7 +252,8 @@ class SystemBuilder:
         Bodies without a pose are placed by their joints, breadth first from the world and the
         bodies with one; see `start_state`.
 
-        Warns: coordinates that start outside their limits, joints whose frames do not meet.
+        Warns: coordinates that start outside their limits, joints whose frames do not meet or whose
+            speeds slip.
         """
         bodies, joints = self._bodies, self._joints
         if not bodies:

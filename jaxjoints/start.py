@@ -55,7 +55,8 @@ def start_state(
         precedence over the joint that places the body
 
     Raises: ValueError for unknown names, and for q and qd that contradict the poses.
-    Warns: joints whose frames do not meet, coordinates outside their limits.
+    Warns: joints whose frames do not meet, speeds that slip where a joint forbids it (rolling),
+        coordinates outside their limits.
     """
     topology = system.topology
     ends = _ends(system)
@@ -126,6 +127,16 @@ def start_state(
         kind = type(record.coupling).__name__
         _check_start(joint, kind, coordinates[j], q.get(joint), error, size)
 
+    for joint, end in zip(topology.joints, ends, strict=True):
+        record = wide.joint(joint)
+        if record.coupling.velocity_rows:
+            slip, size = _slip(
+                *(record.coupling, record.frame_C, record.frame_D),
+                *(motions[end.child], motions[end.parent]),
+                batch=axes,
+            )
+            _warn_slipping(joint, type(record.coupling).__name__, slip, size)
+
     position, quaternion, linear, angular = _at_centres(
         [motions[i] for i in range(len(bodies))], wide.com, batch=batch
     )
@@ -189,6 +200,18 @@ def _read(coupling, frame_C, frame_D, child, parent, q, *, batch):
     with jax.default_matmul_precision("highest"):
         value, error = map_trailing(read, batch, coupling, T, *(() if q is None else (q,)))
     return value, jnp.max(error), jnp.maximum(jnp.max(jnp.abs(C.p)), jnp.max(jnp.abs(D.p)))
+
+
+@partial(jax.jit, static_argnames="batch")
+def _slip(coupling, frame_C, frame_D, child, parent, *, batch):
+    """Largest forbidden velocity of a joint with velocity rows, and the largest speed of C in D."""
+    T = (parent[0] @ frame_D).inverse() @ child[0] @ frame_C
+    v = transform_twist(frame_C, child[1]) - transform_twist(frame_D @ T, parent[1])
+
+    def read(coupling, T, v):
+        return coupling.velocity_residual(T, v, jnp.zeros((), v.dtype))
+
+    return jnp.max(jnp.abs(map_trailing(read, batch, coupling, T, v))), jnp.max(jnp.abs(v))
 
 
 @partial(jax.jit, static_argnames="batch")
@@ -299,6 +322,19 @@ def _check_start(joint, kind, value, asked, error, size) -> None:
             f"joint {joint!r}: the frames of this {kind} miss each other by {float(error):.3g} m "
             "or rad at the start; `project` closes small gaps, otherwise give poses or coordinates "
             "that fit",
+            stacklevel=4,
+        )
+
+
+def _warn_slipping(joint, kind, slip, size) -> None:
+    """A joint with velocity rows: its start should obey them."""
+    if is_traced((slip, size)):
+        return
+    rounding = max(START_ERROR, 64 * float(jnp.finfo(slip.dtype).eps)) * (1 + float(size))
+    if not slip <= rounding:
+        warnings.warn(
+            f"joint {joint!r}: this {kind} slips by {float(slip):.3g} m/s or rad/s at the start; "
+            "an impulse in the first step ends that, otherwise give qd or velocities that fit",
             stacklevel=4,
         )
 

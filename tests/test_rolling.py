@@ -83,6 +83,18 @@ def disc(*, q, qd, laws=(), mass=1.3):
     return world.build()
 
 
+def turntable(rate, speed):
+    """A marble that rolls along x over the middle of a table that turns."""
+    world = SystemBuilder()
+    world.body("table", prescribed=True, velocity=(0, 0, 0, 0, 0, rate))
+    # Rolling on the table: ṗ = ω × r z + rate z × p, here at p = 0.
+    motion = (speed, 0.0, 0.0, 0.0, speed / RADIUS, 0.0)
+    pose = (0.0, 0.0, RADIUS)
+    world.body("marble", mass=1.0, inertia=(0.4 * RADIUS**2,) * 3, pose=pose, velocity=motion)
+    world.joint("roll", RollingSphere(RADIUS), child="marble", parent="table")
+    return world.build()
+
+
 # What the recorded rolling bodies of RBDL do
 
 
@@ -246,16 +258,24 @@ def test_a_sliding_ball_is_set_rolling_by_an_impulse():
     assert_close(info.wrench[:3, 0], [-2 / 7 / 1e-3, 0.0, G], 1e-8)
 
 
+@pytest.mark.parametrize("qd", [(1.0, 0.0, 0.0, 0.0, 0.3), (0.4, 0.0, 0.0, 0.5, 0.3)])
+def test_a_start_that_slips_is_warned_of(qd):
+    with pytest.warns(UserWarning, match=r"'roll'.*RollingSphere slips by (1|0\.2) m/s") as seen:
+        ball(qd=qd)
+    assert len(seen) == 1
+
+
+def test_slip_is_measured_against_the_surface_which_may_move():
+    system, _ = turntable(3.0, 0.5)
+    velocity = {"table": (0, 0, 0, 0, 0, 3.0), "marble": (0.5, 0, 0, 0, 0.5 / RADIUS, 0)}
+    system.state(pose={"table": (0, 0, 0), "marble": (0, 0, RADIUS)}, velocity=velocity)
+    with pytest.warns(UserWarning, match=r"'roll'.*slips by 0\.6 m/s"):
+        system.state(pose={"table": (0, 0, 0), "marble": (0, 0.2, RADIUS)}, velocity=velocity)
+
+
 def test_a_ball_on_a_turntable_circles_at_two_sevenths_of_its_rate():
     rate, speed, duration = 3.0, 0.5, 1.2
-    world = SystemBuilder()
-    world.body("table", prescribed=True, velocity=(0, 0, 0, 0, 0, rate))
-    # Rolling on the table: ṗ = ω × r z + rate z × p, here at p = 0.
-    motion = (speed, 0.0, 0.0, 0.0, speed / RADIUS, 0.0)
-    pose = (0.0, 0.0, RADIUS)
-    world.body("marble", mass=1.0, inertia=(0.4 * RADIUS**2,) * 3, pose=pose, velocity=motion)
-    world.joint("roll", RollingSphere(RADIUS), child="marble", parent="table")
-    system, state = world.build()
+    system, state = turntable(rate, speed)
     circling = 2 / 7 * rate
     angle = circling * duration
     wanted = speed / circling * np.array([np.sin(angle), 1 - np.cos(angle)])

@@ -47,8 +47,8 @@ class RollingSphere(_Rolling):
     `Ball`; three velocities. The plane may move: on a turntable the ball circles. Spin about z is
     free; add a law, or moments, for what resists it.
 
-    A start whose speeds slip is set rolling by an impulse in the first step. The plane can pull:
-    watch the sign of `Info.wrench` along z where the sphere could leave it.
+    A start whose speeds slip gets a warning, and is set rolling by an impulse in the first step.
+    The plane can pull: watch the sign of `Info.wrench` along z where the sphere could leave it.
 
     radius: > 0 [m]
 
