@@ -4,7 +4,7 @@ Body 1 of an ODE joint is the child. Recordings of the same time step, options a
 side by side in one system, all recorded states being its batch.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
@@ -219,6 +219,8 @@ def add(builder: jj.SystemBuilder, run: Run) -> None:
         place, child, parent = placed(run, joint)
         laws = laws_of(run, joint, place.coordinates)
         own = joint.get("params", {}).get("1", {})
+        # A motor's CFM is that of its own row alone.
+        own = {} if "fmax" in own else own
         locked = [
             law.lower for law in laws if isinstance(law, jj.Limits) and law.lower == law.upper
         ]
@@ -362,20 +364,30 @@ def differences(bench: Bench, run: Run, state: jj.State, steps: int = 1) -> dict
     return largest
 
 
-def wrench_differences(bench: Bench, run: Run) -> float:
-    """Largest difference of the joints' forces and torques from those that ODE reports for body 1,
-    relative to the largest of them where that exceeds 1.
+def wrenches_and_reports(
+    bench: Bench, run: Run
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Each joint's force and torque about the centre of mass of body 1 and those that ODE reports,
+    world axes, (3, steps) each.
     """
     _, info = bench.after
-    largest = 0.0
     for i, reported in enumerate(run.case["trajectory"]["feedback"]):
         joint = bench.system.joint(f"{run}/{i}")
         A, frame_C = pose_of(bench.before, joint.child[0]), shared(joint.frame_C)
         wrench = info.wrench[:, joint.joints[0]]
         force, arm = A.rotate(frame_C.rotate(wrench[:3])), A.rotate(frame_C.p)
         moment = A.rotate(frame_C.rotate(wrench[3:])) + cross(arm, force)
-        for found, key in ((force, "f1"), (moment, "t1")):
-            expected = np.asarray(reported[key], float).T
+        expected = (np.asarray(reported[key], float).T for key in ("f1", "t1"))
+        yield np.asarray(force), np.asarray(moment), *expected
+
+
+def wrench_differences(bench: Bench, run: Run) -> float:
+    """Largest difference of the joints' forces and torques from those that ODE reports, relative to
+    the largest of them where that exceeds 1.
+    """
+    largest = 0.0
+    for force, moment, *reported in wrenches_and_reports(bench, run):
+        for found, expected in zip((force, moment), reported, strict=True):
             difference = np.max(np.abs(found - expected)) / (1 + np.max(np.abs(expected)))
             largest = max(largest, float(difference))
     return largest
