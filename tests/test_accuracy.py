@@ -8,7 +8,7 @@ import pytest
 import jaxjoints as jj
 from contacts import contacts
 from jaxjoints.solve.bounds import LEAST_SPEED
-from jaxjoints.solve.problem import REGULARIZATION, TOLERATED, body_velocities
+from jaxjoints.solve.problem import TOLERATED, body_velocities
 from mechanisms import compiled, single
 from random_rows import Hinges
 from reference import environment, exact, laws_of, violation
@@ -19,8 +19,8 @@ ROUNDING = 1e-9
 # Share of the size that a float32 residual reaches.
 SHARE = 1e-4
 # By what the velocities differ for a condition of 1, as a share of the largest: the least smoothing
-# of bounds (float64) and the softness of hard rows (float32), larger for speeds that cancel.
-NEAR = {8: 10 * LEAST_SPEED[8], 4: 100 * REGULARIZATION[4]}
+# of bounds (float64) and rounding (float32), larger for speeds that cancel.
+NEAR = {8: 10 * LEAST_SPEED[8], 4: 100 * np.finfo(np.float32).eps}
 
 FAMILIES = {
     "chain": Hinges(5),

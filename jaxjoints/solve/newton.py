@@ -228,15 +228,17 @@ def solve_again(problem: RowProblem, factors: Factor, rate: Array) -> Array:
     resist the motion and do not begin any.
     """
     problem = replace(problem, rate=rate, impulse=jnp.zeros_like(problem.impulse))
-    return _solve_linear(regularized(problem), factors)[0]
+    return _solve_linear(regularized(problem), factors, correct=False)[0]
 
 
-def _solve_linear(problem: RowProblem, factors: Factor | None = None) -> tuple[Array, Factor]:
-    """Impulses where no law is bounded: one symmetric solve, differentiable to any order; and the
-    factor of its matrix.
+def _solve_linear(
+    problem: RowProblem, factors: Factor | None = None, correct: bool = True
+) -> tuple[Array, Factor]:
+    """Impulses where no law is bounded: one symmetric solve, differentiable to any order, corrected
+    for the softness of the matrix; and the factor of that.
     """
     structure = problem.structure
-    extra, right, root = problem.compliance, -problem.rate, None
+    extra, right, root = _softened(problem), -problem.rate, None
     if structure.row:
         c = 1 / coordinate_rows(problem, diagonal(problem))
         odds = problem.stiffness / c
@@ -244,7 +246,28 @@ def _solve_linear(problem: RowProblem, factors: Factor | None = None) -> tuple[A
         extra, right, root = _scaled_system(problem, extra, right, c, odds, R)
     if factors is None:
         factors = _factored(problem, matrix(stop_gradient(problem)), extra, root)
-    return _solve_symmetric(problem, factors, extra, right, root), factors
+    impulse = _solve_symmetric(problem, factors, extra, right, root)
+    if correct and problem.softness is not None:
+        impulse = impulse + _correction(problem, factors, extra, impulse, root)
+    return impulse, factors
+
+
+def _softened(problem: RowProblem) -> Array:
+    """Softness of the hard rows in the matrix."""
+    if problem.softness is None:
+        return problem.compliance
+    return problem.compliance + problem.softness
+
+
+def _correction(
+    problem: RowProblem, factors: Factor, extra: Array, impulse: Array, root: Array | None
+) -> Array:
+    """What takes the softness ε of the matrix away to second order: (A + ε) δ = ε Λ.
+
+    Internal forces of redundant rows double their rounding and go no further, as each solve begins
+    with the whole softness.
+    """
+    return _solve_symmetric(problem, factors, extra, problem.softness * impulse, root)
 
 
 def _newton_step(
@@ -273,15 +296,19 @@ def _newton_step(
         remainders.append(bound.sign * Φ / b)
     total, R = sum(system.odds), sum(remainders)
 
-    wanted = -(speed + problem.compliance * impulse)
+    soft = _softened(problem)
+    wanted = -(speed + soft * impulse)
     if problem.follows:
         change = _coupled_change(fixed[0], blocks, system, wanted, R)
     else:
         extra, right, root = _scaled_system(
-            problem, fixed[0].compliance, wanted, system.c, total, R
+            problem, _softened(fixed[0]), wanted, system.c, total, R
         )
         factors = _factored(fixed[0], blocks, extra, root)
         change = _solve_symmetric(fixed[0], factors, extra, right, root)
+        if problem.softness is not None:
+            new = impulse + change
+            change = change + _correction(fixed[0], factors, extra, new, root)
     dΛ = coordinate_rows(problem, change)
     for k, B in enumerate(_follows(fixed[0], system), start=1):
         if B is not None:

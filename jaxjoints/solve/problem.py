@@ -89,6 +89,7 @@ class RowProblem:
     Y: M⁻¹ H
     rate: speed of each row before impulses, less its target if hard, (rows, nodes, *batch)
     compliance: cfm/h of the hard rows, (rows, nodes, *batch)
+    softness: of the hard rows in the matrix and not in their law, the same shape, None for none
     stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
     """
 
@@ -100,6 +101,7 @@ class RowProblem:
     impulse: Array
     bounds: tuple[BoundedRows, ...]
     structure: RowStructure = static()
+    softness: Array | None = None
 
     @property
     def follows(self) -> bool:
@@ -198,13 +200,22 @@ def matrix(problem: RowProblem) -> Blocks:
 
 
 def regularized(problem: RowProblem) -> RowProblem:
-    """The problem with the least softness that its hard rows have, and unit pivots as fillers."""
+    """The problem with the least softness that its hard rows have, and unit pivots as fillers.
+
+    In float64 the softness is part of their law. In float32 it would be felt, and is in the matrix
+    alone, where a correction can take it away to second order.
+    """
     A = diagonal(problem)
-    share = REGULARIZATION[A.dtype.itemsize]
+    precision = A.dtype.itemsize
     # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
-    lacking = jnp.maximum(share * A - stop_gradient(problem.compliance), 0.0)
+    own = stop_gradient(problem.compliance)
+    lacking = jnp.maximum(REGULARIZATION[precision] * A - own, 0.0)
     filler = trailing(problem.structure.filler, A)
-    return replace(problem, compliance=materialize(problem.compliance + lacking + filler))
+    if precision == 8 or problem.follows:
+        return replace(problem, compliance=materialize(problem.compliance + lacking + filler))
+    hard = trailing(problem.structure.hard, A)
+    compliance, softness = materialize((problem.compliance + filler, lacking * hard))
+    return replace(problem, compliance=compliance, softness=softness)
 
 
 def residual(
