@@ -17,7 +17,7 @@ from jaxjoints.couplings.function_driven import FunctionDriven
 from jaxjoints.couplings.functions import Constant, Function, Linear, Polynomial, Spline, Sum
 from jaxjoints.couplings.gear import BevelGear, SpurGear
 from jaxjoints.couplings.linear import Cylindrical, Slider, Translation
-from jaxjoints.couplings.motor import LinearMotor
+from jaxjoints.couplings.motor import AngularMotor, LinearMotor
 from jaxjoints.couplings.released import Released
 from jaxjoints.couplings.rigid import Fixed, Free, FreeRodrigues
 from jaxjoints.couplings.rolling import RollingDisc, RollingSphere
@@ -260,4 +260,8 @@ CATALOG = {
     "point on sphere": Entry(PointOnSphere(jnp.array(1.5)), POINT),
     "point on ellipsoid": Entry(PointOnEllipsoid(jnp.array([1.0, 1.5, 2.0])), POINT),
     "moving plane": Entry(MovingPlane(jnp.array(0.7)), POINT),
+}
+# Rows that read speeds which are the rates of no coordinates.
+SPEEDS = {
+    "angular motor": Entry(AngularMotor(SKEWED, carried="CDC"), (1.0, 1.0, 0.5, 3.0, 3.0, 3.0)),
 }

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from couplings_catalog import CATALOG, EZ, TILTED, Screw
+from couplings_catalog import CATALOG, EZ, SKEWED, SPEEDS, TILTED, Screw
 from jaxjoints.blocks import inverse
 from jaxjoints.couplings.complement import metric, orthonormal_complement
 from jaxjoints.couplings.coupling import (
@@ -34,6 +34,16 @@ TIME = 0.3
 HAND_WRITTEN = [name for name, entry in CATALOG.items() if entry.coupling.elementwise]
 couplings = pytest.mark.parametrize("name", CATALOG)
 hand_written = pytest.mark.parametrize("name", HAND_WRITTEN)
+with_speeds = pytest.mark.parametrize("name", [*CATALOG, *SPEEDS])
+# Charts that share all but their poses with others here: they compile for 10 to 30 s in a test.
+LONG = ("prismatic universal", "bead on a wire", "bead on a hill")
+OWN = [
+    name
+    for name, entry in CATALOG.items()
+    if type(entry.coupling).__module__.startswith("jaxjoints.") and name not in LONG
+]
+# Rows that do not come from `pose` alone.
+WRITTEN = [name for name in CATALOG if not isinstance(CATALOG[name].coupling, Chart)]
 
 
 def each(function):
@@ -106,7 +116,7 @@ class Case:
 
     @property
     def entry(self):
-        return CATALOG[self.name]
+        return (CATALOG | SPEEDS)[self.name]
 
     @property
     def coupling(self):
@@ -257,7 +267,7 @@ def test_wrenches_annihilate_free_motion_and_read_its_speed(name):
         assert_close(times(W, differenced(displaced)), expected, 1e-9)
 
 
-@couplings
+@with_speeds
 def test_rows_are_well_conditioned(name):
     condition = np.linalg.cond(matrices(on_surface(name)[0].W))
     assert condition.max() < 40
@@ -268,6 +278,22 @@ def test_rows_stay_well_conditioned_as_the_slot_turns(name):
     angles = np.pi / 2 * np.arange(COUNT)
     W = rows_at(CATALOG[name].coupling, jnp.stack([jnp.full(COUNT, 0.3), angles]))
     assert_close(np.linalg.cond(matrices(W)), np.ones(COUNT), EXACT)
+
+
+def test_an_angular_motor_reads_the_angular_velocity_along_its_axes():
+    """And its coordinates' rates where C is not turned, to first order in the turn."""
+    case, sizes, differences = Case("angular motor"), np.array([1e-1, 1e-2, 1e-3]), []
+    omega = case.twist[3:]
+    for size in sizes:
+        T = place(case.coupling, size * case.q, case.time)
+        rows, rates = case.study(T, q=size * case.q, v=case.twist)
+        in_D = np.asarray(T.rotate(jnp.asarray(omega)))
+        axes = np.asarray(SKEWED)
+        expected = np.stack([axes[0] @ omega, axes[1] @ in_D, axes[2] @ omega])
+        assert_close(times(rows.W, case.twist)[:3], expected, EXACT)
+        assert_close(times(rows.W, case.twist)[3:], rates.q[3:], EXACT)
+        differences.append(np.abs(rates.q[:3] - expected).max())
+    assert np.polyfit(np.log(sizes), np.log(differences), 1)[0] >= 0.9
 
 
 def both(rows):
@@ -293,7 +319,7 @@ def test_off_the_surface_rows_err_by_no_more_than_the_error(name):
         assert np.polyfit(np.log(sizes), np.log(differences), 1)[0] >= 0.9
 
 
-@couplings
+@with_speeds
 def test_drift_is_the_rate_of_the_errors_at_rest(name):
     case, T = Case(name), Case(name).off(1e-2)
     rows, rates = case.study(T, passing=1.0)
@@ -309,7 +335,7 @@ def test_a_moving_plane_drifts_at_its_speed():
 # Coordinates and projection
 
 
-@couplings
+@with_speeds
 def test_coordinates_of_a_pose_are_those_it_was_made_from(name):
     assert_close(on_surface(name)[0].q, Case(name).q, EXACT)
 
@@ -331,7 +357,7 @@ def test_angles_wind_over_many_turns(name):
         assert_close(last, q, EXACT)
 
 
-@couplings
+@with_speeds
 def test_projection_lands_on_the_surface_and_stays_there(name):
     case, q = Case(name), off_surface(name)[0].q
     again, _ = case.study(place(case.coupling, q, case.time), q=q)
@@ -339,7 +365,13 @@ def test_projection_lands_on_the_surface_and_stays_there(name):
     assert_close(again.q, q, EXACT)
 
 
-@pytest.mark.parametrize("name", ["tilted hinge", "slotted hinge", "moving plane"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(n for n in OWN if n in WRITTEN and n not in HAND_WRITTEN),
+        *("tilted hinge", "slotted hinge", "moving plane"),
+    ],
+)
 def test_projection_is_the_pose_with_the_projected_coordinates(name):
     case = Case(name)
     T, q = project(case.coupling, case.off(1e-2), case.near, case.time)
@@ -360,7 +392,7 @@ def test_errors_measure_the_way_back_to_the_surface(name):
 # Derivatives
 
 
-@couplings
+@with_speeds
 def test_wrench_rates_match_finite_differences(name):
     case, (rows, rates) = Case(name), off_surface(name)
     T, h = case.off(1e-2), 1e-5
@@ -400,7 +432,7 @@ def test_free_motion_stays_free(name):
     assert_close(total, np.zeros(total.shape), DIFFERENCED)
 
 
-@couplings
+@with_speeds
 def test_derivatives_match_finite_differences_off_the_surface(name):
     case, T, h = Case(name), Case(name).off(1e-2), 1e-5
 
@@ -440,7 +472,7 @@ def degenerate(case):
     return [(T, near) for T in (charted, Pose(p, turned)) for near in (q, case.near)]
 
 
-@couplings
+@with_speeds
 def test_values_and_derivatives_are_finite_where_charts_degenerate(name):
     case = Case(name)
     for T, near in degenerate(case):
@@ -449,17 +481,7 @@ def test_values_and_derivatives_are_finite_where_charts_degenerate(name):
             assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *HAND_WRITTEN,
-        "slotted hinge",
-        "point on ellipsoid",
-        "rolling disc",
-        "bead on an egg",
-        "rope",
-    ],
-)
+@pytest.mark.parametrize("name", [*OWN, *SPEEDS, "slotted hinge", "point on ellipsoid"])
 def test_gradients_are_transposed_derivatives_and_finite(name):
     case, T = Case(name), Case(name).off(1e-2)
     weights = case.random(6, seed=4)
@@ -508,7 +530,7 @@ def test_wrench_rates_are_differentiable(name):
 # By hand and derived
 
 
-@hand_written
+@pytest.mark.parametrize("name", [name for name in OWN if name in WRITTEN])
 def test_hand_written_rows_span_the_derived_ones(name):
     case, W = Case(name), on_surface(name)[0].W
     derived = rows_at(Derived(case.coupling), case.q)
@@ -571,16 +593,7 @@ def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name)
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *HAND_WRITTEN,
-        "declared slotted hinge",
-        "gimbal",
-        "point on ellipsoid",
-        "rolling disc",
-        "bead on an egg",
-        "constant velocity",
-    ],
+    "name", [*OWN, *SPEEDS, "declared slotted hinge", "gimbal", "point on ellipsoid"]
 )
 def test_single_precision_comes_close(name):
     case, (rows, _) = Case(name), off_surface(name)
@@ -601,7 +614,9 @@ def test_single_precision_comes_close(name):
         assert_close(actual, expected, 1e-4)
 
 
-@pytest.mark.parametrize("name", [*HAND_WRITTEN, "screw", "point on sphere"])
+@pytest.mark.parametrize(
+    "name", [*(n for n in OWN if n in WRITTEN), *SPEEDS, "screw", "point on sphere"]
+)
 def test_batches_equal_loops(name):
     case = Case(name)
     shape = (3, 7)
