@@ -33,7 +33,8 @@ from jax.lax import stop_gradient
 from ..blocks import largest
 from ..pytree import replace, static, struct
 from .bounds import complementarity, widened, widening
-from .factor import Blocks, Factor, add_diagonal, factor, scale, solve, take
+from .factor import Blocks, Factor, add_diagonal, take
+from .linear import correction, factored, scaled_system, softened, solve_symmetric
 from .lu import GeneralBlocks, factor_general, solve_general, transposed
 from .problem import (
     TOLERATED,
@@ -238,36 +239,18 @@ def _solve_linear(
     for the softness of the matrix; and the factor of that.
     """
     structure = problem.structure
-    extra, right, root = _softened(problem), -problem.rate, None
+    extra, right, root = softened(problem), -problem.rate, None
     if structure.row:
         c = 1 / coordinate_rows(problem, diagonal(problem))
         odds = problem.stiffness / c
         R = problem.stiffness * coordinate_rows(problem, problem.rate) - problem.impulse
-        extra, right, root = _scaled_system(problem, extra, right, c, odds, R)
+        extra, right, root = scaled_system(problem, extra, right, c, odds, R)
     if factors is None:
-        factors = _factored(problem, matrix(stop_gradient(problem)), extra, root)
-    impulse = _solve_symmetric(problem, factors, extra, right, root)
+        factors = factored(problem, matrix(stop_gradient(problem)), extra, root)
+    impulse = solve_symmetric(problem, factors, extra, right, root)
     if correct and problem.softness is not None:
-        impulse = impulse + _correction(problem, factors, extra, impulse, root)
+        impulse = impulse + correction(problem, factors, extra, impulse, root)
     return impulse, factors
-
-
-def _softened(problem: RowProblem) -> Array:
-    """Softness of the hard rows in the matrix."""
-    if problem.softness is None:
-        return problem.compliance
-    return problem.compliance + problem.softness
-
-
-def _correction(
-    problem: RowProblem, factors: Factor, extra: Array, impulse: Array, root: Array | None
-) -> Array:
-    """What takes the softness ε of the matrix away to second order: (A + ε) δ = ε Λ.
-
-    Internal forces of redundant rows double their rounding and go no further, as each solve begins
-    with the whole softness.
-    """
-    return _solve_symmetric(problem, factors, extra, problem.softness * impulse, root)
 
 
 def _newton_step(
@@ -296,19 +279,17 @@ def _newton_step(
         remainders.append(bound.sign * Φ / b)
     total, R = sum(system.odds), sum(remainders)
 
-    soft = _softened(problem)
+    soft = softened(problem)
     wanted = -(speed + soft * impulse)
     if problem.follows:
         change = _coupled_change(fixed[0], blocks, system, wanted, R)
     else:
-        extra, right, root = _scaled_system(
-            problem, _softened(fixed[0]), wanted, system.c, total, R
-        )
-        factors = _factored(fixed[0], blocks, extra, root)
-        change = _solve_symmetric(fixed[0], factors, extra, right, root)
+        extra, right, root = scaled_system(problem, softened(fixed[0]), wanted, system.c, total, R)
+        factors = factored(fixed[0], blocks, extra, root)
+        change = solve_symmetric(fixed[0], factors, extra, right, root)
         if problem.softness is not None:
             new = impulse + change
-            change = change + _correction(fixed[0], factors, extra, new, root)
+            change = change + correction(fixed[0], factors, extra, new, root)
     dΛ = coordinate_rows(problem, change)
     for k, B in enumerate(_follows(fixed[0], system), start=1):
         if B is not None:
@@ -350,44 +331,6 @@ def _follows(problem: RowProblem, system: Linearization) -> list[Array | None]:
         None if f is None else bound.sign * f / b
         for bound, f, b in zip(problem.bounds, system.widening, system.softness, strict=True)
     ]
-
-
-def _scaled_system(problem, hard, wanted, c, odds, R):
-    """Diagonal, right side and √α of the scaled system, coordinate rows put among the hard ones."""
-    structure = problem.structure
-    # √α from below: its derivative at no force at all would be infinite.
-    floor = 1e-6
-    root = jnp.sqrt(jnp.maximum(odds / (1 + odds), floor**2))
-    shape = jnp.broadcast_shapes(hard.shape, wanted.shape, (1, 1, *odds.shape[1:]))
-    extra = with_coordinate_rows(structure, jnp.broadcast_to(hard, shape), 1 / ((1 + odds) * c))
-    right = jnp.broadcast_to(wanted, shape)
-    right = with_coordinate_rows(structure, right, -R / ((1 + odds) * c * root))
-    return extra, right, with_coordinate_rows(structure, jnp.ones(shape, hard.dtype), root)
-
-
-def _factored(problem: RowProblem, blocks: Blocks, extra: Array, root: Array | None) -> Factor:
-    """Factor of S A S + diag(extra), S = diag(root), of constants; A in blocks."""
-    plan = problem.structure.plan
-    root, extra = stop_gradient((root, extra))
-    scaled = blocks if root is None else scale(plan, blocks, root)
-    return factor(plan, add_diagonal(plan, scaled, extra))
-
-
-def _solve_symmetric(
-    problem: RowProblem, factors: Factor, extra: Array, right: Array, root: Array | None
-) -> Array:
-    """S y with (S A S + diag(extra)) y = right, S = diag(root), by the factor of that matrix."""
-
-    def times(y):
-        if root is None:
-            return delassus(problem, y) + extra * y
-        return root * delassus(problem, root * y) + extra * y
-
-    plan = problem.structure.plan
-    y = jax.lax.custom_linear_solve(
-        times, right, lambda _, b: solve(plan, factors, b), symmetric=True
-    )
-    return y if root is None else root * y
 
 
 def _coupled_change(

@@ -1,0 +1,71 @@
+"""The symmetric linear system of a Newton step, its factor, its solution, and a correction."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.lax import stop_gradient
+
+from .factor import Blocks, Factor, add_diagonal, factor, scale, solve
+from .problem import RowProblem, delassus, with_coordinate_rows
+
+
+def softened(problem: RowProblem) -> Array:
+    """Softness of the hard rows in the matrix."""
+    if problem.softness is None:
+        return problem.compliance
+    return problem.compliance + problem.softness
+
+
+def correction(
+    problem: RowProblem, factors: Factor, extra: Array, impulse: Array, root: Array | None
+) -> Array:
+    """What takes the softness ε of the matrix away to second order: (A + ε) δ = ε Λ.
+
+    Internal forces of redundant rows double their rounding and go no further, as each solve begins
+    with the whole softness.
+    """
+    return solve_symmetric(problem, factors, extra, problem.softness * impulse, root)
+
+
+def scaled_system(
+    problem: RowProblem, hard: Array, wanted: Array, c: Array, odds: Array, R: Array
+) -> tuple[Array, Array, Array]:
+    """Diagonal, right side and √α of the scaled system, coordinate rows put among the hard ones.
+
+    hard, wanted: softness and right side of the hard rows, (rows, nodes, *batch); c, odds, R: 1/A,
+    the odds and the remainders of all laws, (coordinate rows, *batch)
+    """
+    structure = problem.structure
+    # √α from below: its derivative at no force at all would be infinite.
+    floor = 1e-6
+    root = jnp.sqrt(jnp.maximum(odds / (1 + odds), floor**2))
+    shape = jnp.broadcast_shapes(hard.shape, wanted.shape, (1, 1, *odds.shape[1:]))
+    extra = with_coordinate_rows(structure, jnp.broadcast_to(hard, shape), 1 / ((1 + odds) * c))
+    right = jnp.broadcast_to(wanted, shape)
+    right = with_coordinate_rows(structure, right, -R / ((1 + odds) * c * root))
+    return extra, right, with_coordinate_rows(structure, jnp.ones(shape, hard.dtype), root)
+
+
+def factored(problem: RowProblem, blocks: Blocks, extra: Array, root: Array | None) -> Factor:
+    """Factor of S A S + diag(extra), S = diag(root), of constants; A in blocks."""
+    plan = problem.structure.plan
+    root, extra = stop_gradient((root, extra))
+    scaled = blocks if root is None else scale(plan, blocks, root)
+    return factor(plan, add_diagonal(plan, scaled, extra))
+
+
+def solve_symmetric(
+    problem: RowProblem, factors: Factor, extra: Array, right: Array, root: Array | None
+) -> Array:
+    """S y with (S A S + diag(extra)) y = right, S = diag(root), by the factor of that matrix."""
+
+    def times(y):
+        if root is None:
+            return delassus(problem, y) + extra * y
+        return root * delassus(problem, root * y) + extra * y
+
+    plan = problem.structure.plan
+    y = jax.lax.custom_linear_solve(
+        times, right, lambda _, b: solve(plan, factors, b), symmetric=True
+    )
+    return y if root is None else root * y
