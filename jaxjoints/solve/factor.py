@@ -26,7 +26,9 @@ from .graph import Level, Plan
 
 # Slots up to which edges are taken slice by slice; beyond, code would grow with them.
 UNROLLED_SLOTS = 3
-# Places for each value that is added to one of them up to which all places take part.
+# Rounds in which values are gathered where they are added, and places for each value up to which a
+# round is no waste; what is left is scattered, so that code does not grow with it.
+ROUNDS = 3
 WASTE = 4
 
 
@@ -245,7 +247,7 @@ def _rounds(index: tuple[int, ...], size: int) -> tuple[list, list[int]]:
     for value, place in enumerate(index):
         waiting[place].append(value)
     rounds = []
-    while 0 < size <= WASTE * sum(map(bool, waiting)):
+    while len(rounds) < ROUNDS and 0 < size <= WASTE * sum(map(bool, waiting)):
         rounds.append(([own[0] if own else 0 for own in waiting], [bool(own) for own in waiting]))
         waiting = [own[1:] for own in waiting]
     return rounds, sorted(value for own in waiting for value in own)
