@@ -71,7 +71,8 @@ def test_default_tiles_divide_the_batch_and_fit_the_cache(batch, joints):
     tile = default_tile(joints, batch, None)
     if tile:
         assert batch % tile == 0
-        assert tile <= max(8, min(WIDEST_TILE, TILE_SIZE // joints))
+        assert tile <= WIDEST_TILE
+        assert tile * joints <= max(TILE_SIZE, 8 * joints)
 
 
 @pytest.mark.parametrize("tile", [1, 3, 12])

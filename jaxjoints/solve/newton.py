@@ -65,6 +65,7 @@ NEARLY_SOLVED = 1e-9
 FALL = 0.4
 STEPS = 15
 LAST = 3
+MOST_PATHS = 4
 
 
 @struct
@@ -88,6 +89,15 @@ class Newton:
     rescue: int = static(default=2)
     friction: Literal["coupled", "two passes"] = static(default="coupled")
     derivative: Literal["implicit", "unrolled"] = static(default="implicit")
+
+    def __post_init__(self):
+        if self.iterations < 1:
+            raise ValueError(f"Newton iterations {self.iterations} must be at least 1")
+        if not 0 <= self.rescue <= MOST_PATHS:
+            raise ValueError(
+                f"Newton rescue {self.rescue} must be 0 to {MOST_PATHS} paths; each takes twice "
+                "the steps of the one before, and 2 solve nearly all"
+            )
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
         """See `Solver.solve`."""
