@@ -35,7 +35,16 @@ from .identify import Identified, Motion, Unknown, identify, pose_residuals
 from .integrate import SemiImplicitEuler
 from .joint_space import JointSpace
 from .kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
-from .laws import CoulombFriction, Damping, DryFriction, Law, Limits, Lock, SpringDamper
+from .laws import (
+    CoordinateState,
+    CoulombFriction,
+    Damping,
+    DryFriction,
+    Law,
+    Limits,
+    Lock,
+    SpringDamper,
+)
 from .parallel import use_all_cores
 from .pytree import map_trailing, replace, static, struct
 from .rows import Softness, softness_spring, spring_softness
@@ -124,6 +133,7 @@ __all__ = [
     "Derived",
     # laws
     "Law",
+    "CoordinateState",
     "Limits",
     "Lock",
     "SpringDamper",

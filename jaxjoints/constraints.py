@@ -1,7 +1,5 @@
 """From places to impulses: the rows of all joints and laws, and the problem they make together."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,16 +11,16 @@ from .kinematics import (
     JointPlaces,
     Mechanism,
     coordinate_indices,
-    transmission_rows,
     wrenches_on_bodies,
 )
-from .laws import Law
 from .layout import GroupRows, Layout, layout
-from .pytree import map_trailing, replace
-from .rows import Bound, Hard, Linear
+from .node_rows import NodeRows, all_rows, holding
+from .pytree import replace
+from .rows import Bound, Linear
 from .solve.bounds import BoundedRows
 from .solve.problem import RowProblem, RowSolution, coordinate_rows, diagonal
 from .spatial import cross, matmul
+from .system import Control
 
 # Compliance [velocity per impulse] that switches a row off in a position projection.
 SWITCHED_OFF = 1e9
@@ -35,14 +33,18 @@ def row_problem(
     places: tuple[JointPlaces, ...],
     velocity: Array,
     dt: Array,
+    control: Control,
+    before: Array,
 ) -> RowProblem:
     """Rows of all joints and laws for one step of dt [s].
 
     velocity: twists (6, bodies + 1, *batch) in body axes without the impulses of this step
+    before: the same at the start of the step
     """
     system = mechanism.system
     plan = layout(system)
-    parts = [_problem(own, velocity, dt, mechanism) for own in _all_rows(mechanism, places, dt)]
+    rows = all_rows(mechanism, places, dt, control, before)
+    parts = [_problem(own, velocity, dt, mechanism) for own in rows]
     return _join(plan, parts)
 
 
@@ -60,13 +62,13 @@ def projection_problem(
     plan = layout(mechanism.system)
     one = jnp.ones((), mechanism.inverse_mass.dtype)
     parts = []
-    for own in _all_rows(mechanism, places, one):
+    for own in all_rows(mechanism, places, one, Control()):
         rows = own.rows
         rate = [own.error]
         off = 0.0 if own.rigid else SWITCHED_OFF
         compliance = [jnp.full_like(own.error, off)]
         for coordinate in rows.hard:
-            held = _holding(own, coordinate)
+            held = holding(own, coordinate)
             rate.append((own.q[coordinate] if held is None else held.error)[None])
             soft = off if held is None else jnp.where(held.compliance > 0, SWITCHED_OFF, 0.0)
             compliance.append(jnp.broadcast_to(soft, own.q.shape[1:])[None])
@@ -187,92 +189,7 @@ def over_mass(mechanism: Mechanism, H: Array, body: np.ndarray) -> Array:
     return jnp.concatenate(jnp.broadcast_arrays(linear, angular), axis=0)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of a group's nodes, n of them, before any step.
-
-    H: wrenches on each of their bodies, (6, rows, n, *batch); bodies: which these are
-    erp, cfm: of the bilateral rows, and of the coordinates that are held without a law
-    error, drift: of the bilateral rows; q: coordinates, or values of transmissions
-    forces: what each law asks for
-    """
-
-    rows: GroupRows
-    H: tuple[Array, ...]
-    bodies: tuple[np.ndarray, ...]
-    erp: Array
-    cfm: Array
-    error: Array
-    drift: Array
-    q: Array
-    forces: list[tuple[Law, Any]]
-    rigid: bool
-
-
-def _all_rows(mechanism: Mechanism, places: tuple[JointPlaces, ...], dt: Array) -> Iterator[_Rows]:
-    """The rows of all groups, in the order of the layout."""
-    system = mechanism.system
-    plan = layout(system)
-    count = len(system.groups)
-    for group, rows, place in zip(system.groups, plan.groups[:count], places, strict=True):
-        if not rows.rows:
-            continue
-        yield _Rows(
-            rows=rows,
-            H=wrenches_on_bodies(group, place, rows.rows),
-            bodies=(np.array(group.child), np.array(group.parent)),
-            erp=group.erp,
-            cfm=group.cfm,
-            error=place.rows.error,
-            drift=_drift(place, dt),
-            q=place.rows.q,
-            forces=_forces(group.laws, place.rows.q, dt),
-            rigid=group.rigid,
-        )
-    for group, rows in zip(system.transmissions, plan.groups[count:], strict=True):
-        value, H = transmission_rows(mechanism, group, places)
-        order = np.array(rows.rows)
-        none = jnp.zeros((0, *value.shape[1:]), value.dtype)
-        yield _Rows(
-            rows=rows,
-            H=tuple(side[:, order] for side in H),
-            bodies=tuple(np.array(bodies) for bodies in zip(*group.bodies, strict=True)),
-            erp=group.erp,
-            cfm=group.cfm,
-            error=none,
-            drift=none,
-            q=value,
-            forces=_forces(group.laws, value, dt),
-            rigid=group.rigid,
-        )
-
-
-def _drift(place: JointPlaces, dt: Array) -> Array:
-    """What the bilateral rows of a group's joints add to their speeds in a step."""
-    found = place.rows
-    return found.drift if found.acceleration is None else found.drift + dt * found.acceleration
-
-
-def _forces(laws: tuple[Law, ...], q: Array, dt: Array) -> list[tuple[Law, Any]]:
-    """What each law of a group asks for, arrays (joints, *batch)."""
-    forces = []
-    for law in laws:
-        own = q[law.coordinate]
-        if law.elementwise:
-            forces.append((law, law.force(own, dt)))
-        else:
-            mapped = map_trailing(lambda law, q: law.force(q, dt), own.ndim, law, own)
-            forces.append((law, mapped))
-    return forces
-
-
-def _holding(own: _Rows, coordinate: int) -> Hard | None:
-    """The law that holds a coordinate, None for one that is held without."""
-    laws = (f for law, f in own.forces if law.coordinate == coordinate and law.kind is Hard)
-    return next(laws, None)
-
-
-def _problem(own: _Rows, velocity: Array, dt: Array, mechanism: Mechanism) -> dict[str, Any]:
+def _problem(own: NodeRows, velocity: Array, dt: Array, mechanism: Mechanism) -> dict[str, Any]:
     """Parts of the problem that one group's nodes contribute, by field."""
     rows = own.rows
     speed = sum(
@@ -283,7 +200,7 @@ def _problem(own: _Rows, velocity: Array, dt: Array, mechanism: Mechanism) -> di
     hard_rate = [own.drift + own.erp[:count] * own.error / dt]
     compliance = [jnp.broadcast_to(own.cfm[:count] / dt, own.error.shape)]
     for coordinate in rows.hard:
-        held = _holding(own, coordinate)
+        held = holding(own, coordinate)
         if held is None:
             bias, soft = own.erp[coordinate] * own.q[coordinate] / dt, own.cfm[coordinate] / dt
         else:
@@ -317,7 +234,7 @@ def _place_rows(rows: GroupRows, parts: list[Array], like: Array) -> Array:
     return jnp.concatenate(parts, axis=0)
 
 
-def _over_masses(mechanism: Mechanism, own: _Rows) -> tuple[Array, ...]:
+def _over_masses(mechanism: Mechanism, own: NodeRows) -> tuple[Array, ...]:
     """M⁻¹ H of a group's rows, for each side."""
     return tuple(over_mass(mechanism, H, at) for H, at in zip(own.H, own.bodies, strict=True))
 

@@ -24,6 +24,7 @@ from .kinematics import (
     joint_places,
     speeds_along,
     transmission_rows,
+    with_world,
     wrenches_on_bodies,
 )
 from .layout import layout
@@ -77,7 +78,8 @@ class SemiImplicitEuler:
         solution = None
         twist = free[:, :-1]
         if plan.structure is not None:
-            problem = row_problem(mechanism, places, free, dt)
+            before = with_world(body_twists(state))
+            problem = row_problem(mechanism, places, free, dt, control, before)
             solution = self.solver.solve(problem, start_impulses(plan, state.impulse))
             twist = twist + body_velocities(problem, solution.impulse)
         new = _moved(self, mechanism, state, twist, dt)
@@ -155,7 +157,7 @@ def _free_twists(
         prescribed = prescribed.at[:, at].set(wanted)
     if still:
         twist = jnp.where(moving, twist, prescribed)
-    return jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
+    return with_world(twist)
 
 
 def _moved(
@@ -204,7 +206,7 @@ def _info(
     batch = new.time.shape
     zero = jnp.zeros(batch, dt.dtype)
     errors, qd = [zero], []
-    twist = jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
+    twist = with_world(twist)
     for group, place in zip(system.groups, places, strict=True):
         k = group.coupling.dof
         if k < 6:

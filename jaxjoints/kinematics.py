@@ -82,7 +82,7 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     groups = [
         _about_centres(
             _ordered(group, rank, order, "joints", "child", "parent", "start"),
-            _with_world(system.com),
+            with_world(system.com),
         )
         for group, rank, order in zip(system.groups, rank_tree.groups, orders, strict=False)
     ]
@@ -97,9 +97,9 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     # Bodies of prescribed motion: their numbers may be anything and must not reach a division.
     mass = jnp.where(moving, system.mass, 1.0)
     inertia = jnp.where(moving[None, None], system.inertia, identity)
-    inverse_mass = _with_world(jnp.where(moving, 1 / mass, 0.0), axis=0)
+    inverse_mass = with_world(jnp.where(moving, 1 / mass, 0.0), axis=0)
     inverse_inertia = jnp.where(moving[None, None], inverse(inertia), 0.0)
-    inverse_inertia = _with_world(inverse_inertia, axis=2)
+    inverse_inertia = with_world(inverse_inertia, axis=2)
     system = replace(system, groups=tuple(groups), transmissions=tuple(transmissions))
     return Mechanism(system, inverse_mass, inverse_inertia, orders)
 
@@ -128,7 +128,7 @@ def coordinates(system: System, state: State) -> Array:
 def speeds(system: System, state: State) -> Array:
     """Speeds q̇ = N v_CD of all coordinates, shape (coordinates, *batch)."""
     mechanism, state = _ready(system, state)
-    twist = _with_world(body_twists(state))
+    twist = with_world(body_twists(state))
     found = []
     for group, place in zip(mechanism.system.groups, joint_places(mechanism, state), strict=True):
         k = group.coupling.dof
@@ -192,6 +192,11 @@ def body_twists(state: State) -> Array:
     return jnp.concatenate([linear, angular], axis=0)
 
 
+def with_world(x: Array, axis: int = 1) -> Array:
+    """Array of bodies with one more of zeros at the end, for whatever does not move."""
+    return jnp.concatenate([x, jnp.zeros_like(jax.lax.slice_in_dim(x, 0, 1, axis=axis))], axis=axis)
+
+
 def wrenches_on_bodies(
     group: JointGroup, place: JointPlaces, rows: Sequence[int]
 ) -> tuple[Array, Array]:
@@ -236,11 +241,6 @@ def _ready(system: System, state: State) -> tuple[Mechanism, State]:
     return prepare(system, len(batch)), state
 
 
-def _with_world(x: Array, axis: int = 1) -> Array:
-    """Per-body array with one more body of zeros."""
-    return jnp.concatenate([x, jnp.zeros_like(jax.lax.slice_in_dim(x, 0, 1, axis=axis))], axis=axis)
-
-
 def _moving(system: System, batch: int) -> np.ndarray:
     """True for bodies that obey forces, shape (bodies, *1)."""
     return np.array(system.topology.moving).reshape((-1,) + (1,) * batch)
@@ -275,8 +275,8 @@ class _Bodies:
 def _with_fixed_world(state: State) -> _Bodies:
     quaternion = quat_normalize(state.quaternion)
     one = jnp.zeros_like(quaternion[:, :1]).at[0].set(1.0)
-    pose = Pose(_with_world(state.position), jnp.concatenate([quaternion, one], axis=1))
-    return _Bodies(pose, _with_world(state.velocity), _with_world(state.omega))
+    pose = Pose(with_world(state.position), jnp.concatenate([quaternion, one], axis=1))
+    return _Bodies(pose, with_world(state.velocity), with_world(state.omega))
 
 
 def _relative_twist(group: JointGroup, bodies: _Bodies) -> Array:
@@ -301,7 +301,7 @@ def _coasting(mechanism: Mechanism, bodies: _Bodies, transport: bool) -> _Bodies
         torque = cross(matvec(mechanism.system.inertia, own), own)
         rate = matvec(mechanism.inverse_inertia[:, :, :-1], torque)
         moving = _moving(mechanism.system, own.ndim - 2)
-        spin = quat_rotate(q, _with_world(jnp.where(moving, rate, 0.0)))
+        spin = quat_rotate(q, with_world(jnp.where(moving, rate, 0.0)))
     return _Bodies(Pose(bodies.velocity, turn), jnp.zeros_like(bodies.velocity), spin)
 
 

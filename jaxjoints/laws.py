@@ -1,7 +1,7 @@
 """Laws: forces along one coordinate of a joint, as limits, damping, friction.
 
 A law is a frozen record whose leaves are its parameters. It is a pure function of one coordinate's
-value; the forces of all laws on one coordinate add up in one row of the solver, so any number of
+motion; the forces of all laws on one coordinate add up in one row of the solver, so any number of
 them combine. Units follow the coordinate: [m, N, N/m, N s/m] or [rad, N m, N m/rad, N m s/rad].
 """
 
@@ -15,24 +15,43 @@ from .pytree import static, struct
 from .rows import Bound, Hard, Linear, spring_softness, zero_like
 
 
+@struct
+class CoordinateState:
+    """What a law knows of its coordinate, scalars.
+
+    q: value at the start of the step [m or rad]; dt: length of the step [s]
+    qd: speed at the start of the step [m/s or rad/s], None unless the law `needs_speed`
+    target, target_speed: value and speed at the end of the step that the control asks for, None
+        where it asks for nothing
+    """
+
+    q: Array
+    dt: Array
+    qd: Array | None = None
+    target: Array | None = None
+    target_speed: Array | None = None
+
+
 class Law:
     """Base of all laws.
 
     coordinate: which coordinate of the joint the law acts on (static)
     elementwise: `force` takes trailing batch axes as they are
     kind: the type of row that `force` returns: `Linear`, `Hard` or `Bound`
+    needs_speed: `force` reads the speed at the start of the step
     two_sided: a `Bound` with lower and upper
     normal: the coordinate of the joint whose force by laws a `Bound` with friction follows, or None
     """
 
     coordinate: int
     kind: ClassVar[type]
+    needs_speed: ClassVar[bool] = False
     two_sided: ClassVar[bool] = False
     normal: int | None = None
     elementwise: ClassVar[bool] = False
 
-    def force(self, q: Array, dt: Array) -> Linear | Hard | Bound:
-        """The row for one coordinate with value q at the start of a step dt [s]; scalars."""
+    def force(self, at: CoordinateState) -> Linear | Hard | Bound:
+        """The row for one coordinate of a joint that moves as given."""
         raise NotImplementedError
 
     def check(self) -> str | None:
@@ -67,8 +86,9 @@ class Limits(Law):
     kind: ClassVar[type] = Bound
     elementwise: ClassVar[bool] = True
 
-    def force(self, q: Array, dt: Array) -> Bound:
+    def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
+        q, dt = at.q, at.dt
         if self.upper is None:
             gap, sign = q - self.lower, jnp.ones_like(q)
         elif self.lower is None:
@@ -124,8 +144,9 @@ class Lock(Law):
     kind: ClassVar[type] = Hard
     elementwise: ClassVar[bool] = True
 
-    def force(self, q: Array, dt: Array) -> Hard:
+    def force(self, at: CoordinateState) -> Hard:
         """See `Law.force`."""
+        q, dt = at.q, at.dt
         error = q - self.value
         return Hard(self.erp * error / dt, self.cfm / dt + zero_like(q), error)
 
@@ -145,8 +166,9 @@ class SpringDamper(Law):
     kind: ClassVar[type] = Linear
     elementwise: ClassVar[bool] = True
 
-    def force(self, q: Array, dt: Array) -> Linear:
+    def force(self, at: CoordinateState) -> Linear:
         """See `Law.force`."""
+        q, dt = at.q, at.dt
         resistance = dt * (dt * self.stiffness + self.damping)
         return Linear(resistance + zero_like(q), -dt * self.stiffness * (q - self.rest))
 
@@ -164,9 +186,10 @@ class Damping(Law):
     kind: ClassVar[type] = Linear
     elementwise: ClassVar[bool] = True
 
-    def force(self, q: Array, dt: Array) -> Linear:
+    def force(self, at: CoordinateState) -> Linear:
         """See `Law.force`."""
-        return Linear(dt * self.damping + zero_like(q), zero_like(q))
+        zero = zero_like(at.q)
+        return Linear(at.dt * self.damping + zero, zero)
 
     def check(self) -> str | None:
         """See `Law.check`."""
@@ -183,9 +206,10 @@ class DryFriction(Law):
     two_sided: ClassVar[bool] = True
     elementwise: ClassVar[bool] = True
 
-    def force(self, q: Array, dt: Array) -> Bound:
+    def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
-        zero, most = zero_like(q), dt * self.friction + zero_like(q)
+        zero = zero_like(at.q)
+        most = at.dt * self.friction + zero
         one = jnp.ones_like(zero)
         return Bound(one, zero, zero, one, zero, lower=-most, upper=most)
 
@@ -212,9 +236,9 @@ class CoulombFriction(Law):
     two_sided: ClassVar[bool] = True
     elementwise: ClassVar[bool] = True
 
-    def force(self, q: Array, dt: Array) -> Bound:
+    def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
-        zero = zero_like(q)
+        zero = zero_like(at.q)
         one = jnp.ones_like(zero)
         μ = self.friction + zero
         return Bound(one, zero, zero, one, zero, lower=zero, upper=zero, friction=μ)

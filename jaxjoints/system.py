@@ -289,6 +289,9 @@ class Control:
 
     effort: force or moment along each coordinate [N or N m], shape (coordinates, *batch)
     wrench: force and moment at each centre of mass, world axes, shape (6, bodies, *batch)
+    target, target_speed: values [m or rad] and speeds that laws such as motors bring the
+        coordinates to by the end of the step, shape (coordinates, *batch); without them, laws
+        follow what they were built with
     twist: velocity of each body of prescribed motion, at its centre of mass, world axes, shape
         (6, prescribed bodies, *batch); without it they keep the velocity of the state
     """
@@ -296,9 +299,11 @@ class Control:
     effort: Array | None = None
     wrench: Array | None = None
     twist: Array | None = None
+    target: Array | None = None
+    target_speed: Array | None = None
 
 
-CONTROL_RANKS = {"effort": 1, "wrench": 2, "twist": 2}
+CONTROL_RANKS = {"effort": 1, "wrench": 2, "twist": 2, "target": 1, "target_speed": 1}
 
 
 @struct

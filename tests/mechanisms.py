@@ -7,6 +7,7 @@ import numpy as np
 from couplings_catalog import PointOnSphere
 from jaxjoints import (
     Ball,
+    Control,
     Damping,
     DryFriction,
     Helical,
@@ -18,7 +19,7 @@ from jaxjoints import (
     Universal,
 )
 from jaxjoints.constraints import row_problem
-from jaxjoints.kinematics import body_twists, joint_places, prepare
+from jaxjoints.kinematics import body_twists, joint_places, prepare, with_world
 from jaxjoints.layout import layout
 
 G = 9.81
@@ -45,9 +46,9 @@ def compiled(function, **options):
 def rows_of_step(system, state, dt):
     """The rows of a step of dt from a state, without forces."""
     mechanism = prepare(system, state.time.ndim, layout(system).orders)
-    twist = body_twists(state)
-    twist = jnp.concatenate([twist, jnp.zeros_like(twist[:, :1])], axis=1)
-    return row_problem(mechanism, joint_places(mechanism, state), twist, jnp.asarray(dt))
+    twist = with_world(body_twists(state))
+    places, dt = joint_places(mechanism, state), jnp.asarray(dt)
+    return row_problem(mechanism, places, twist, dt, Control(), twist)
 
 
 def single(tree):

@@ -16,7 +16,7 @@ FLOORS = [
     [{"rows", "couplings", "laws", "transmissions"}, {"solve"}],
     [{"joint_space", "configurations"}],
     [{"system", "kinematics"}],
-    [{"layout", "constraints"}],
+    [{"layout", "node_rows", "constraints"}],
     [{"builder", "grouping", "joint_validation", "start", "validation"}],
     [{"integrate"}],
     [{"simulate"}],

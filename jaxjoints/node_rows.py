@@ -1,0 +1,139 @@
+"""The rows of each group of joints or transmissions, and what the laws on them ask for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .blocks import multiply_transposed
+from .kinematics import (
+    JointPlaces,
+    Mechanism,
+    coordinate_indices,
+    speeds_along,
+    transmission_rows,
+    wrenches_on_bodies,
+)
+from .laws import CoordinateState, Law
+from .layout import GroupRows, layout
+from .pytree import map_trailing, replace
+from .rows import Hard
+from .system import Control, JointGroup
+
+
+@dataclass(frozen=True)
+class NodeRows:
+    """The rows of a group's nodes, n of them, before any step.
+
+    H: wrenches on each of their bodies, (6, rows, n, *batch); bodies: which these are
+    erp, cfm: of the bilateral rows, and of the coordinates that are held without a law
+    error, drift: of the bilateral rows; q: coordinates, or values of transmissions
+    forces: what each law asks for
+    """
+
+    rows: GroupRows
+    H: tuple[Array, ...]
+    bodies: tuple[np.ndarray, ...]
+    erp: Array
+    cfm: Array
+    error: Array
+    drift: Array
+    q: Array
+    forces: list[tuple[Law, Any]]
+    rigid: bool
+
+
+def all_rows(
+    mechanism: Mechanism,
+    places: tuple[JointPlaces, ...],
+    dt: Array,
+    control: Control,
+    before: Array | None = None,
+) -> Iterator[NodeRows]:
+    """The rows of all groups, in the order of the layout; before: twists at the start of the step,
+    None where nothing moves.
+    """
+    system = mechanism.system
+    plan = layout(system)
+    count = len(system.groups)
+    for group, rows, place in zip(system.groups, plan.groups[:count], places, strict=True):
+        if not rows.rows:
+            continue
+        yield NodeRows(
+            rows=rows,
+            H=wrenches_on_bodies(group, place, rows.rows),
+            bodies=(np.array(group.child), np.array(group.parent)),
+            erp=group.erp,
+            cfm=group.cfm,
+            error=place.rows.error,
+            drift=_drift(place, dt),
+            q=place.rows.q,
+            forces=_forces(group.laws, _states(group, place, dt, control, before)),
+            rigid=group.rigid,
+        )
+    for group, rows in zip(system.transmissions, plan.groups[count:], strict=True):
+        value, H = transmission_rows(mechanism, group, places)
+        order = np.array(rows.rows)
+        none = jnp.zeros((0, *value.shape[1:]), value.dtype)
+        bodies = [np.array(side) for side in zip(*group.bodies, strict=True)]
+        qd = jnp.zeros_like(value)
+        if before is not None and any(law.needs_speed for law in group.laws):
+            qd = sum(
+                multiply_transposed(side, before[:, at]) for side, at in zip(H, bodies, strict=True)
+            )
+        yield NodeRows(
+            rows=rows,
+            H=tuple(side[:, order] for side in H),
+            bodies=tuple(bodies),
+            erp=group.erp,
+            cfm=group.cfm,
+            error=none,
+            drift=none,
+            q=value,
+            forces=_forces(group.laws, CoordinateState(value, dt, qd)),
+            rigid=group.rigid,
+        )
+
+
+def holding(own: NodeRows, coordinate: int) -> Hard | None:
+    """The law that holds a coordinate, None for one that is held without."""
+    laws = (f for law, f in own.forces if law.coordinate == coordinate and law.kind is Hard)
+    return next(laws, None)
+
+
+def _drift(place: JointPlaces, dt: Array) -> Array:
+    """What the bilateral rows of a group's joints add to their speeds in a step."""
+    found = place.rows
+    return found.drift if found.acceleration is None else found.drift + dt * found.acceleration
+
+
+def _states(
+    group: JointGroup, place: JointPlaces, dt: Array, control: Control, before: Array | None
+) -> CoordinateState:
+    """What the laws of a group know of all coordinates, arrays (k, joints, *batch)."""
+    q = place.rows.q
+    qd = jnp.zeros_like(q)
+    if before is not None and any(law.needs_speed for law in group.laws):
+        k = group.coupling.dof
+        qd = speeds_along(group, *wrenches_on_bodies(group, place, range(6 - k, 6)), before)
+    at = coordinate_indices(group)
+    target, speed = (None if x is None else x[at] for x in (control.target, control.target_speed))
+    return CoordinateState(q, dt, qd, target, speed)
+
+
+def _forces(laws: tuple[Law, ...], states: CoordinateState) -> list[tuple[Law, Any]]:
+    """What each law of a group asks for, arrays (joints, *batch)."""
+    forces = []
+    for law in laws:
+        fields = states.q, states.qd, states.target, states.target_speed
+        q, qd, target, speed = (None if x is None else x[law.coordinate] for x in fields)
+        at = CoordinateState(q, states.dt, qd if law.needs_speed else None, target, speed)
+        if law.elementwise:
+            forces.append((law, law.force(at)))
+        else:
+            one = lambda law, at: law.force(replace(at, dt=states.dt))  # noqa: E731
+            forces.append((law, map_trailing(one, q.ndim, law, replace(at, dt=None))))
+    return forces
