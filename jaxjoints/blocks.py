@@ -118,6 +118,21 @@ def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
     return jnp.stack(rows)
 
 
+def inverse_of_three(A: Array) -> Array:
+    """A⁻¹ of well-conditioned matrices of three rows, such as inertias, shape (3, 3, *trailing).
+
+    Cofactors over the determinant and one Newton–Schulz step, as `inverse` takes it, which is
+    eight times as much code.
+    """
+    turned, again = jnp.roll(A, -1, axis=0), jnp.roll(A, -2, axis=0)
+    cofactors = jnp.roll(turned, -1, axis=1) * jnp.roll(again, -2, axis=1) - jnp.roll(
+        turned, -2, axis=1
+    ) * jnp.roll(again, -1, axis=1)
+    X = jnp.swapaxes(cofactors / jnp.sum(A[0] * cofactors[0], axis=0), 0, 1)
+    unit = jnp.eye(3, dtype=A.dtype).reshape(3, 3, *(1,) * (A.ndim - 2))
+    return product(X, 2 * unit - product(A, X))
+
+
 @jax.custom_jvp
 def inverse(A: Array) -> Array:
     """A⁻¹ of general square matrices, shape (r, r, *trailing); derivatives of any order.

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .blocks import inverse, materialize, multiply_transposed, product_transposed
+from .blocks import inverse_of_three, materialize, multiply_transposed, product_transposed
 from .couplings.coupling import CouplingRows
 from .couplings.nonholonomic import extra_rows, with_velocity_rows
 from .pytree import map_trailing, replace, static, struct
@@ -98,7 +98,7 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     mass = jnp.where(moving, system.mass, 1.0)
     inertia = jnp.where(moving[None, None], system.inertia, identity)
     inverse_mass = with_world(jnp.where(moving, 1 / mass, 0.0), axis=0)
-    inverse_inertia = jnp.where(moving[None, None], inverse(inertia), 0.0)
+    inverse_inertia = jnp.where(moving[None, None], inverse_of_three(inertia), 0.0)
     inverse_inertia = with_world(inverse_inertia, axis=2)
     system = replace(system, groups=tuple(groups), transmissions=tuple(transmissions))
     return Mechanism(system, inverse_mass, inverse_inertia, orders)

@@ -35,15 +35,13 @@ HAND_WRITTEN = [name for name, entry in CATALOG.items() if entry.coupling.elemen
 couplings = pytest.mark.parametrize("name", CATALOG)
 hand_written = pytest.mark.parametrize("name", HAND_WRITTEN)
 with_speeds = pytest.mark.parametrize("name", [*CATALOG, *SPEEDS])
-# Charts that share all but their poses with others here: they compile for 10 to 30 s in a test.
-LONG = ("prismatic universal", "bead on a wire", "bead on a hill")
-OWN = [
+# The library's couplings whose rows do not come from `pose` alone.
+WRITTEN = [
     name
     for name, entry in CATALOG.items()
-    if type(entry.coupling).__module__.startswith("jaxjoints.") and name not in LONG
+    if type(entry.coupling).__module__.startswith("jaxjoints.")
+    and not isinstance(entry.coupling, Chart)
 ]
-# Rows that do not come from `pose` alone.
-WRITTEN = [name for name in CATALOG if not isinstance(CATALOG[name].coupling, Chart)]
 
 
 def each(function):
@@ -368,7 +366,7 @@ def test_projection_lands_on_the_surface_and_stays_there(name):
 @pytest.mark.parametrize(
     "name",
     [
-        *(n for n in OWN if n in WRITTEN and n not in HAND_WRITTEN),
+        *(n for n in WRITTEN if n not in HAND_WRITTEN),
         *("tilted hinge", "slotted hinge", "moving plane"),
     ],
 )
@@ -481,7 +479,7 @@ def test_values_and_derivatives_are_finite_where_charts_degenerate(name):
             assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
-@pytest.mark.parametrize("name", [*OWN, *SPEEDS, "slotted hinge", "point on ellipsoid"])
+@with_speeds
 def test_gradients_are_transposed_derivatives_and_finite(name):
     case, T = Case(name), Case(name).off(1e-2)
     weights = case.random(6, seed=4)
@@ -530,7 +528,7 @@ def test_wrench_rates_are_differentiable(name):
 # By hand and derived
 
 
-@pytest.mark.parametrize("name", [name for name in OWN if name in WRITTEN])
+@pytest.mark.parametrize("name", WRITTEN)
 def test_hand_written_rows_span_the_derived_ones(name):
     case, W = Case(name), on_surface(name)[0].W
     derived = rows_at(Derived(case.coupling), case.q)
@@ -592,9 +590,7 @@ def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name)
 # Precision, batches, parameters
 
 
-@pytest.mark.parametrize(
-    "name", [*OWN, *SPEEDS, "declared slotted hinge", "gimbal", "point on ellipsoid"]
-)
+@with_speeds
 def test_single_precision_comes_close(name):
     case, (rows, _) = Case(name), off_surface(name)
     single = jax.tree.map(
@@ -614,9 +610,7 @@ def test_single_precision_comes_close(name):
         assert_close(actual, expected, 1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", [*(n for n in OWN if n in WRITTEN), *SPEEDS, "screw", "point on sphere"]
-)
+@with_speeds
 def test_batches_equal_loops(name):
     case = Case(name)
     shape = (3, 7)

@@ -63,21 +63,25 @@ def assemble(plan: Plan, H: Sequence[Array], Y: Sequence[Array]) -> Blocks:
     H: wrenches per unit of each row, shape (6, r, nodes of the side, *batch)
     Y: M⁻¹ H, the twists they cause; 0 on a side that does not move
     """
-    batch = jnp.broadcast_shapes(*(x.shape[3:] for x in H))
-    H, Y = (tuple(jnp.broadcast_to(x, x.shape[:3] + batch) for x in given) for given in (H, Y))
-    diagonal = stored(_diagonal)(*H[:2], *Y[:2])
+    batch = jnp.broadcast_shapes(*(x.shape[3:] for x in (*H, *Y)))
+    diagonal = _diagonal(H[:2], Y[:2], batch)
     for nodes, h, y in zip(plan.sides[2:], H[2:], Y[2:], strict=True):
         diagonal = add_at(diagonal, nodes, transposed_product(h, y), 2)
-    r, _, _, *batch = diagonal.shape
+    r = diagonal.shape[0]
     edges = jnp.zeros((r, r, len(plan.row), *batch), diagonal.dtype)
     if plan.shared:
         # Gathered first: inside the product the same items would be looked up six times.
-        later = [(shared.later_side, shared.later) for shared in plan.shared]
-        pivot = [(shared.pivot_side, shared.pivot) for shared in plan.shared]
-        left = stored(partial(_sides, later))(*H)
-        right = stored(partial(_sides, pivot))(*Y)
+        pairs = [
+            (
+                stored(partial(take, index=shared.later, axis=2))(H[shared.later_side]),
+                stored(partial(take, index=shared.pivot, axis=2))(Y[shared.pivot_side]),
+            )
+            for shared in plan.shared
+        ]
+        products = [stored(transposed_product)(*pair) for pair in pairs]
+        products = [jnp.broadcast_to(x, (*x.shape[:3], *batch)) for x in products]
         place = np.concatenate([shared.edge for shared in plan.shared])
-        edges = add_at(edges, place, stored(transposed_product)(left, right), 2)
+        edges = add_at(edges, place, jnp.concatenate(products, axis=2), 2)
     return Blocks(diagonal=diagonal, edges=edges)
 
 
@@ -149,14 +153,22 @@ def _tall(x: Array, rows: int) -> Array:
     return jnp.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1)) if missing else x
 
 
-def _diagonal(H_child: Array, H_parent: Array, Y_child: Array, Y_parent: Array) -> Array:
-    """The nodes' own blocks, from their first two bodies."""
-    return transposed_product(H_child, Y_child) + transposed_product(H_parent, Y_parent)
+def _diagonal(H: Sequence[Array], Y: Sequence[Array], batch: tuple[int, ...]) -> Array:
+    """The nodes' own blocks, from their first two bodies.
 
+    What rows that are constant in a body contribute is computed once, and not for the batch.
+    """
+    constant, varying = [], []
+    for h, y in zip(H, Y, strict=True):
+        if jnp.broadcast_shapes(h.shape[3:], y.shape[3:]) == batch:
+            varying.append((h, y))
+        else:
+            constant.append(stored(transposed_product)(h, y))
 
-def _sides(items: list[tuple[int, np.ndarray]], *sides: Array) -> Array:
-    """Given items of given sides, one after the other."""
-    return jnp.concatenate([take(sides[side], nodes, 2) for side, nodes in items], 2)
+    def total(constant, varying):
+        return sum(constant) + sum(transposed_product(h, y) for h, y in varying)
+
+    return stored(total)(constant, varying)
 
 
 def _pivots(level: Level, diagonal: Array, size: Array) -> Array:

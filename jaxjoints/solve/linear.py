@@ -16,17 +16,6 @@ def softened(problem: RowProblem) -> Array:
     return problem.compliance + problem.softness
 
 
-def correction(
-    problem: RowProblem, factors: Factor, extra: Array, impulse: Array, root: Array | None
-) -> Array:
-    """What takes the softness ε of the matrix away to second order: (A + ε) δ = ε Λ.
-
-    Internal forces of redundant rows double their rounding and go no further, as each solve begins
-    with the whole softness.
-    """
-    return solve_symmetric(problem, factors, extra, problem.softness * impulse, root)
-
-
 def scaled_system(
     problem: RowProblem, hard: Array, wanted: Array, c: Array, odds: Array, R: Array
 ) -> tuple[Array, Array, Array]:
@@ -69,3 +58,30 @@ def solve_symmetric(
         times, right, lambda _, b: solve(plan, factors, b), symmetric=True
     )
     return y if root is None else root * y
+
+
+def solve_corrected(
+    problem: RowProblem,
+    factors: Factor,
+    extra: Array,
+    right: Array,
+    root: Array | None,
+    before: Array | float = 0.0,
+) -> Array:
+    """The same, then a correction that takes the softness ε of the matrix away to second order:
+    (A + ε) δ = ε Λ, Λ the impulses `before` and what is found together.
+
+    Internal forces of redundant rows double their rounding and go no further, as each solve begins
+    with the whole softness.
+    """
+    if problem.softness is None:
+        return solve_symmetric(problem, factors, extra, right, root)
+
+    def improve(carry, _):
+        found, right = carry
+        found = found + solve_symmetric(problem, factors, extra, right, root)
+        return (found, problem.softness * (before + found)), None
+
+    # A loop and not two solves: half the program.
+    (found, _), _ = jax.lax.scan(improve, (jnp.zeros_like(right), right), length=2)
+    return found

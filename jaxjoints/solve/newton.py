@@ -34,7 +34,7 @@ from ..blocks import largest
 from ..pytree import replace, static, struct
 from .bounds import complementarity, widened, widening
 from .factor import Blocks, Factor, add_diagonal, take
-from .linear import correction, factored, scaled_system, softened, solve_symmetric
+from .linear import factored, scaled_system, softened, solve_corrected, solve_symmetric
 from .lu import GeneralBlocks, factor_general, solve_general, transposed
 from .problem import (
     TOLERATED,
@@ -257,10 +257,8 @@ def _solve_linear(
         extra, right, root = scaled_system(problem, extra, right, c, odds, R)
     if factors is None:
         factors = factored(problem, matrix(stop_gradient(problem)), extra, root)
-    impulse = solve_symmetric(problem, factors, extra, right, root)
-    if correct and problem.softness is not None:
-        impulse = impulse + correction(problem, factors, extra, impulse, root)
-    return impulse, factors
+    solve = solve_corrected if correct else solve_symmetric
+    return solve(problem, factors, extra, right, root), factors
 
 
 def _newton_step(
@@ -296,10 +294,7 @@ def _newton_step(
     else:
         extra, right, root = scaled_system(problem, softened(fixed[0]), wanted, system.c, total, R)
         factors = factored(fixed[0], blocks, extra, root)
-        change = solve_symmetric(fixed[0], factors, extra, right, root)
-        if problem.softness is not None:
-            new = impulse + change
-            change = change + correction(fixed[0], factors, extra, new, root)
+        change = solve_corrected(fixed[0], factors, extra, right, root, impulse)
     dΛ = coordinate_rows(problem, change)
     for k, B in enumerate(_follows(fixed[0], system), start=1):
         if B is not None:
