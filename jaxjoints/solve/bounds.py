@@ -8,6 +8,9 @@ w < 0 where λ = hi, w = 0 between. With U = λ - c w, any c > 0, that is Φ = 0
 a smoothed projection (Chen & Harker 1993; Kanzow 1996; Smale 1986); ν, a speed, is the smoothing.
 Its slope is a = p'(U - lo) - p'(U - hi), the share in which the bound lets λ follow U. Friction has
 bounds that follow the impulse Λₙ of another row, lo - μ |Λₙ| and hi + μ |Λₙ|.
+
+c is 1/A_ii of the row, of two bounds 1/(A_ii + compliance): the step to w = 0 of a law on its own.
+A larger one would leap from bound to bound where the compliance is larger than A_ii.
 """
 
 import jax.numpy as jnp
@@ -39,6 +42,11 @@ class BoundedRows:
     normal: tuple[int, ...] = static(default=())
 
 
+def own_scale(bound: BoundedRows, c: Array) -> Array:
+    """c of a bounded impulse, from 1/A_ii of its rows."""
+    return c if bound.upper is None else c / (1 + c * bound.compliance)
+
+
 def widened(bound: BoundedRows, Λ: Array) -> BoundedRows:
     """The bound with the width that it has at impulses Λ of the coordinate rows."""
     if bound.friction is None:
@@ -49,7 +57,7 @@ def widened(bound: BoundedRows, Λ: Array) -> BoundedRows:
 
 def widening(bound: BoundedRows, λ: Array, Λ: Array, u: Array, c: Array, smoothing: Array) -> Array:
     """∂Φ/∂Λₙ: how Φ of a friction grows with the impulse that its bounds follow."""
-    now = widened(bound, Λ)
+    now, c = widened(bound, Λ), own_scale(bound, c)
     w = bound.sign * u + bound.bias + bound.compliance * λ
     κ = _softness(c, smoothing)
     U = λ - c * w
@@ -61,7 +69,8 @@ def widening(bound: BoundedRows, λ: Array, Λ: Array, u: Array, c: Array, smoot
 def complementarity(
     bound: BoundedRows, λ: Array, u: Array, c: Array, smoothing: Array
 ) -> tuple[Array, Array]:
-    """Φ of the impulses λ at the speeds u, and the slope a of their projection."""
+    """Φ of the impulses λ at the speeds u, and the slope a of their projection; c: 1/A_ii."""
+    c = own_scale(bound, c)
     w = bound.sign * u + bound.bias + bound.compliance * λ
     s = c * w
     κ = _softness(c, smoothing)

@@ -2,8 +2,8 @@
 
 With c = 1/A_ii, a bounded impulse solves Φ = 0, a smoothed projection of slope a (`bounds`).
 Newton's step has dλ_k = -K_k σ du - R_k with b = 1 - a + a c compliance, K_k = a c / b and
-R_k = Φ / b; hence dΛ = -K du - R, sums over the laws. With the odds o = K / c and α = o / (1 + o)
-it is symmetric and positive definite,
+R_k = Φ / b (a box has a c of its own); hence dΛ = -K du - R, sums over the laws. With the odds
+o = K / c and α = o / (1 + o) it is symmetric and positive definite,
 
     (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y,
 
@@ -32,7 +32,7 @@ from jax.lax import stop_gradient
 
 from ..blocks import largest
 from ..pytree import replace, static, struct
-from .bounds import complementarity, widened, widening
+from .bounds import complementarity, own_scale, widened, widening
 from .factor import Blocks, Factor, add_diagonal, take
 from .linear import factored, scaled_system, softened, solve_corrected, solve_symmetric
 from .lu import GeneralBlocks, factor_general, solve_general, transposed
@@ -322,8 +322,9 @@ def _linearized(problem: RowProblem, smoothing: Array, at: Impulses, speed: Arra
     odds, softness, widenings = [problem.stiffness / c], [], []
     for bound, λ in zip(problem.bounds, bounded, strict=True):
         _, a = complementarity(widened(bound, Λ), λ, u, c, smoothing)
-        b = jnp.maximum(1 - a + a * c * bound.compliance, least)
-        odds.append(a / b)
+        own = own_scale(bound, c)
+        b = jnp.maximum(1 - a + a * own * bound.compliance, least)
+        odds.append(a * (own / c) / b)
         softness.append(b)
         follows = bound.friction is not None
         widenings.append(widening(bound, λ, Λ, u, c, smoothing) if follows else None)

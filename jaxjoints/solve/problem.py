@@ -19,7 +19,7 @@ from jax.lax import stop_gradient
 from ..blocks import largest, materialize, multiply, multiply_transposed
 from ..pytree import replace, static, struct
 from ..rotation import dot
-from .bounds import BoundedRows, complementarity, widened
+from .bounds import BoundedRows, complementarity, own_scale, widened
 from .factor import Blocks, Factor, add_at, assemble, take
 from .graph import Plan
 
@@ -241,7 +241,8 @@ def residual(
     remainder = linear + problem.stiffness * u - problem.impulse
     terms = [jnp.abs(remainder) / (c + problem.stiffness)]
     for bound, λ in zip(problem.bounds, bounded, strict=True):
-        terms.append(jnp.abs(complementarity(widened(bound, Λ), λ, u, c, smoothing)[0]) / c)
+        Φ, _ = complementarity(widened(bound, Λ), λ, u, c, smoothing)
+        terms.append(jnp.abs(Φ) / own_scale(bound, c))
     return jnp.maximum(worst, largest(sum(terms), 1)), size
 
 
