@@ -31,6 +31,7 @@ from .couplings.rolling import RollingDisc, RollingSphere
 from .couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
+from .drives import Armature, Effort, Motor, Servo
 from .identify import Identified, Motion, Unknown, identify, pose_residuals
 from .integrate import SemiImplicitEuler
 from .joint_space import JointSpace
@@ -140,6 +141,10 @@ __all__ = [
     "Damping",
     "DryFriction",
     "CoulombFriction",
+    "Motor",
+    "Servo",
+    "Armature",
+    "Effort",
     "spring_softness",
     "softness_spring",
     # simulating

@@ -16,7 +16,7 @@ from .pytree import replace
 from .transmissions import Transmission
 from .validation import float_leaves, precision, read_numbers
 
-PASSIVE = ("stiffness", "damping", "friction")
+PASSIVE = ("stiffness", "damping", "friction", "inertia")
 
 
 def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, list[str]]:

@@ -66,10 +66,18 @@ class Limits(Law):
     Soft with `stiffness` and `damping`: past the bound, the implicit Euler step of that spring and
     damper, the force never pulling. Otherwise hard, or as soft as ODE's `erp` and `cfm` say.
 
+    With a `restitution` e, a coordinate that runs at a hard bound with speed v leaves it with e v
+    or more, in the step that would pass the bound or, without `anticipate`, the step after it. The
+    larger of that and of what moves a violation out counts, never their sum. Free flight and
+    bounces with e = 1 keep their height; with e < 1 the height of a bounce is off by up to the way
+    that one step goes. Without `anticipate`, as in ODE, what moves a violation out throws with up
+    to erp v too.
+
     lower, upper: bounds; None (or ∓inf at build) for an absent side; equal bounds make a `Lock`
     stiffness: [N/m or N m/rad]; damping: [N s/m or N m s/rad]
     erp: share of the violation that one step removes; cfm: velocity per unit force
     max_correction: largest speed at which a hard stop moves a violation out [m/s or rad/s], or None
+    restitution: e in [0, 1], or None: without it the step that would pass a bound ends on it
     anticipate: True: the stop acts in the step that would pass it; False: only once it has been
         passed at the start of a step, as in ODE and ArtiSynth
     """
@@ -81,10 +89,16 @@ class Limits(Law):
     erp: Array | float | None = None
     cfm: Array | float | None = None
     max_correction: Array | float | None = 10.0
+    restitution: Array | float | None = None
     coordinate: int = static(default=0, kw_only=True)
     anticipate: bool = static(default=True, kw_only=True)
     kind: ClassVar[type] = Bound
     elementwise: ClassVar[bool] = True
+
+    @property
+    def needs_speed(self) -> bool:
+        """See `Law`."""
+        return self.restitution is not None
 
     def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
@@ -110,12 +124,17 @@ class Limits(Law):
             present, bias = jnp.ones_like(q), correction + inside / dt
         else:
             present, bias = (gap <= 0).astype(q.dtype), correction
+        if self.restitution is not None:
+            approach = jnp.minimum(sign * at.qd, 0.0)
+            hits = gap + dt * approach <= 0 if self.anticipate else gap <= 0
+            bounce = jnp.minimum(bias, self.restitution * approach)
+            bias = jnp.where(hits & (approach < 0), bounce, bias)
         violation = zero_like(q) if soft else outside
         return Bound(sign, bias, cfm / dt + zero_like(q), present, violation)
 
     def check(self) -> str | None:
         """See `Law.check`."""
-        problem = _check_numbers(self, "max_correction")
+        problem = check_numbers(self, "max_correction")
         if problem:
             return problem
         if self.lower is None and self.upper is None:
@@ -123,6 +142,8 @@ class Limits(Law):
         soft = self.stiffness is not None or self.damping is not None
         if soft and (self.erp is not None or self.cfm is not None):
             return "has both stiffness/damping and erp/cfm; give one pair"
+        if soft and self.restitution is not None:
+            return "has stiffness/damping and restitution; a soft stop bounces by its damping"
         if soft and not (_value(self.stiffness) + _value(self.damping)) > 0:
             return "stiffness and damping are both 0; a soft stop needs one of them"
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
@@ -152,7 +173,7 @@ class Lock(Law):
 
     def check(self) -> str | None:
         """See `Law.check`."""
-        return _check_numbers(self)
+        return check_numbers(self, "value")
 
 
 @struct
@@ -174,7 +195,7 @@ class SpringDamper(Law):
 
     def check(self) -> str | None:
         """See `Law.check`."""
-        return _check_numbers(self, "rest")
+        return check_numbers(self, "rest")
 
 
 @struct
@@ -193,7 +214,7 @@ class Damping(Law):
 
     def check(self) -> str | None:
         """See `Law.check`."""
-        return _check_numbers(self)
+        return check_numbers(self)
 
 
 @struct
@@ -215,7 +236,7 @@ class DryFriction(Law):
 
     def check(self) -> str | None:
         """See `Law.check`."""
-        return _check_numbers(self)
+        return check_numbers(self)
 
 
 @struct
@@ -245,15 +266,14 @@ class CoulombFriction(Law):
 
     def check(self) -> str | None:
         """See `Law.check`."""
-        return _check_numbers(self)
+        return check_numbers(self)
 
 
-def _value(x) -> float:
-    return 0.0 if x is None else float(np.max(np.asarray(x)))
+def check_numbers(law: Law, *signed: str) -> str | None:
+    """The first field that is NaN, or out of its range, as a sentence.
 
-
-def _check_numbers(law: Law, *signed: str) -> str | None:
-    """The first field that is NaN, or out of its range, as a sentence."""
+    signed: fields of any sign; that of other fields is asked for where a joint is declared
+    """
     for name, value in vars(law).items():
         if value is None or isinstance(value, bool) or name in ("coordinate", "normal"):
             continue
@@ -261,12 +281,18 @@ def _check_numbers(law: Law, *signed: str) -> str | None:
         if np.isnan(numbers).any():
             hint = "; leave an absent side out (None)" if name in ("lower", "upper") else ""
             return f"{name} {value} must be a number{hint}"
-        if name in signed or name in ("lower", "upper", "value"):
+        if name in ("lower", "upper"):
             continue
         if not np.isfinite(numbers).all():
             return f"{name} {value} must be finite"
-        if name == "erp" and ((numbers < 0) | (numbers > 1)).any():
-            return f"erp {value} must lie in [0, 1]"
-        if name == "cfm" and (numbers < 0).any():
-            return f"cfm {value} must be >= 0"
+        if name in signed:
+            continue
+        if name in ("erp", "restitution") and ((numbers < 0) | (numbers > 1)).any():
+            return f"{name} {value} must lie in [0, 1]"
+        if name in ("cfm", "effort") and (numbers < 0).any():
+            return f"{name} {value} must be >= 0"
     return None
+
+
+def _value(x) -> float:
+    return 0.0 if x is None else float(np.max(np.asarray(x)))

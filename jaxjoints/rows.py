@@ -13,6 +13,9 @@ from jax import Array
 
 from .pytree import struct
 
+# Force per speed of what gives way to anything [N s/m or N m s/rad].
+LEAST_RESISTANCE = 1e-12
+
 
 @struct
 class Softness:
@@ -32,9 +35,10 @@ class Softness:
 def spring_softness(stiffness: Array, damping: Array, dt: Array) -> tuple[Array, Array]:
     """ERP and CFM of a spring–damper over a step dt [s]: erp [1], cfm [velocity per force].
 
-    stiffness: k [N/m or N m/rad]; damping: d [N s/m or N m s/rad]; k dt + d must be positive
+    stiffness: k [N/m or N m/rad]; damping: d [N s/m or N m s/rad]
     """
-    total = dt * stiffness + damping
+    # Protects from no spring and no damper: a row that is as good as none, and slopes along both.
+    total = jnp.maximum(dt * stiffness + damping, LEAST_RESISTANCE)
     return dt * stiffness / total, 1 / total
 
 

@@ -14,7 +14,6 @@ from jax import Array
 
 import jaxjoints as jj
 from jaxjoints.couplings.wrench import about, along, axes, stack_rows, unit_axis
-from jaxjoints.rows import Bound
 from jaxjoints.spatial import (
     basis,
     cross,
@@ -25,28 +24,6 @@ from jaxjoints.spatial import (
     quat_multiply,
     unit,
 )
-
-
-@jj.struct
-class Motor(jj.Law):
-    """ODE's motor: drives a coordinate towards a speed with a bounded force.
-
-    speed: target; effort: largest force; cfm: velocity per force
-    """
-
-    speed: Array
-    effort: Array
-    cfm: Array
-    coordinate: int = jj.static(default=0, kw_only=True)
-    kind: ClassVar[type] = Bound
-    two_sided: ClassVar[bool] = True
-    elementwise: ClassVar[bool] = True
-
-    def force(self, q, dt):
-        one = jnp.ones_like(q)
-        most = dt * self.effort * one
-        compliance = self.cfm / dt * one
-        return Bound(one, -self.speed * one, compliance, one, 0 * one, lower=-most, upper=most)
 
 
 @jj.struct

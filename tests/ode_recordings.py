@@ -18,7 +18,7 @@ import jaxjoints as jj
 import oracle
 from jaxjoints.spatial import cross, error_twist, quat_rotate, quat_rotate_inverse, retract
 from jaxjoints.system import JointGroup
-from ode_couplings import KINDS, Given, Motor, OdeBevelGear, Placed
+from ode_couplings import KINDS, Given, OdeBevelGear, Placed
 
 FAR = 10.0
 SCALES = 2.0 ** -jnp.linspace(0.0, 6.0, 25)
@@ -270,7 +270,7 @@ def laws_of(run: Run, joint: dict[str, Any], coordinates: dict[str, int]) -> lis
             laws.append(stop(run, given, coordinates[group]))
         if given.get("fmax"):
             cfm = given.get("cfm", world["cfm"])
-            laws.append(Motor(given["vel"], given["fmax"], cfm, coordinate=coordinates[group]))
+            laws.append(jj.Motor(given["vel"], given["fmax"], cfm, coordinate=coordinates[group]))
     if "suspension" in coordinates:
         given = joint.get("params", {}).get("1", {})
         erp, cfm = (given.get(f"suspension_{name}", world[name]) for name in ("erp", "cfm"))
@@ -302,6 +302,8 @@ def stop(run: Run, given: dict[str, Any], coordinate: int) -> jj.Limits:
             "cfm": given.get("stop_cfm", world["cfm"]),
             "max_correction": None,
         }
+        if given.get("bounce"):
+            softness["restitution"] = given["bounce"]
     return jj.Limits(lower, upper, anticipate=False, coordinate=coordinate, **softness)
 
 
@@ -343,7 +345,7 @@ def along_euler_angle(law: jj.Law, sines: Array) -> jj.Law:
     """
     if law.coordinate == 4:
         sines = jnp.ones_like(sines)
-    if isinstance(law, Motor):
+    if isinstance(law, jj.Motor):
         speed, effort, cfm = (x[:, None] for x in (law.speed, law.effort, law.cfm))
         return jj.replace(law, speed=speed / sines, effort=effort * sines, cfm=cfm / sines**2)
     return jj.replace(law, erp=law.erp[:, None] / sines, cfm=law.cfm[:, None] / sines**2)

@@ -13,7 +13,8 @@ from jaxjoints.couplings.gimbal import Gimbal
 from jaxjoints.couplings.linear import Helical, Slider
 from jaxjoints.couplings.rigid import Fixed, Free
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
-from jaxjoints.laws import Damping, DryFriction, Limits, Lock, SpringDamper
+from jaxjoints.drives import Armature, Effort, Motor, Servo
+from jaxjoints.laws import Damping, DryFriction, Law, Limits, Lock, SpringDamper
 from jaxjoints.pytree import struct
 from jaxjoints.rows import Softness
 from jaxjoints.system import WORLD
@@ -254,6 +255,26 @@ def test_row_23_limits_beyond_a_turn_are_refused_for_an_angle_that_ends(coupling
     assert notes(hinge_on_arm(Gimbal(), laws=[Limits(-7.0, 7.0, coordinate=1)]))
 
 
+@pytest.mark.parametrize(
+    ("law", "complaint"),
+    [
+        (Limits(-1, 1, restitution=1.5), "restitution 1.5 must lie in [0, 1]"),
+        (Limits(-1, 1, stiffness=1.0, restitution=0.5), "a soft stop bounces by its damping"),
+        (Motor(1.0, -2.0), "effort -2.0 must be >= 0"),
+        (Motor(NAN, 2.0), "speed nan must be a number"),
+        (Motor(1.0, INF), "effort inf must be finite"),
+        (Motor(1.0, 1.0, cfm=-1.0), "cfm -1.0 must be >= 0"),
+        (Servo(1.0, 1.0, effort=-2.0), "effort -2.0 must be >= 0"),
+        (Servo(1.0, 1.0, target=INF), "target inf must be finite"),
+        (Effort(NAN), "effort nan must be a number"),
+        (Lock(INF), "value inf must be finite"),
+    ],
+)
+def test_bad_numbers_of_laws_are_refused(law, complaint):
+    with refused("'elbow'", f"{type(law).__name__} on coordinate 0", complaint):
+        hinge_on_arm(laws=[law])
+
+
 @pytest.mark.parametrize(("field", "value"), [("erp", 1.5), ("erp", -0.1), ("cfm", -1.0)])
 def test_row_24_softness_must_be_in_range(field, value):
     for options in (
@@ -291,8 +312,11 @@ def test_row_24_softness_has_one_number_or_one_per_row():
         (SpringDamper(stiffness=-0.5), "stiffness"),
         (DryFriction(-0.5), "friction"),
         (Limits(-1, 1, stiffness=10.0, damping=-0.5), "damping"),
+        (Servo(-0.5, 1.0), "stiffness"),
+        (Servo(1.0, -0.5, effort=1.0), "damping"),
+        (Armature(-0.5), "inertia"),
     ],
-    ids=["Damping", "SpringDamper", "DryFriction", "Limits"],
+    ids=lambda x: type(x).__name__ if isinstance(x, Law) else x,
 )
 def test_row_25_negative_resistance_needs_allow_active(law, field):
     with refused("'elbow'", f"{field} -0.5", "allow_active=True"):

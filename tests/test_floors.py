@@ -13,7 +13,7 @@ MOST_LINES = 420
 # Low to high. A name is a file or a folder of jaxjoints/; the groups of a floor never meet.
 FLOORS = [
     [{"pytree", "rotation", "spatial", "blocks", "parallel"}],
-    [{"rows", "couplings", "laws", "transmissions"}, {"solve"}],
+    [{"rows", "couplings", "laws", "drives", "transmissions"}, {"solve"}],
     [{"joint_space", "configurations"}],
     [{"system", "kinematics"}],
     [{"layout", "node_rows", "constraints"}],
