@@ -48,7 +48,7 @@ from .laws import (
 )
 from .parallel import use_all_cores
 from .pytree import map_trailing, replace, static, struct
-from .rows import Softness, softness_spring, spring_softness
+from .rows import Bushing, Compliance, Softness, softness_spring, spring_softness
 from .simulate import project, rollout, step
 from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
@@ -69,6 +69,8 @@ __all__ = [
     "WORLD",
     "Pose",
     "Softness",
+    "Compliance",
+    "Bushing",
     # couplings
     "Hinge",
     "Ball",

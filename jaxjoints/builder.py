@@ -13,10 +13,16 @@ from jax import Array
 from .couplings.coupling import Coupling
 from .couplings.nonholonomic import extra_rows
 from .grouping import GivenJoint, GivenTransmission, joint_groups, transmission_groups
-from .joint_validation import read_coupling, read_laws, read_transmission, winding_notes
+from .joint_validation import (
+    critical_damping,
+    read_coupling,
+    read_laws,
+    read_transmission,
+    winding_notes,
+)
 from .laws import Law
 from .pytree import replace
-from .rows import Softness
+from .rows import Bushing, Compliance, Softness
 from .spatial import Pose
 from .start import WORLD_INDEX, start_state
 from .system import WORLD, State, System, Topology
@@ -56,6 +62,7 @@ class SystemBuilder:
 
     gravity: acceleration in the world [m/s²]
     erp, cfm: softness of the bilateral rows of joints that give none; erp also of hard limits
+    softness: in place of both, also in physical units (`Compliance`)
     strict: refuse couplings of low rank at rest, and those that use arrays from outside of their
         fields, of which it is otherwise warned
 
@@ -72,12 +79,17 @@ class SystemBuilder:
         gravity: Any = (0.0, 0.0, -9.81),
         erp: float = 0.2,
         cfm: float = 0.0,
+        softness: Softness | Compliance | Bushing | None = None,
         strict: bool = False,
     ):
         self._gravity = read_numbers("system", "gravity", gravity, (3,))
-        self._softness = Softness(erp, cfm)
+        self._rigid = Softness(erp, cfm)
+        self._softness = self._rigid if softness is None else softness
         self._strict = strict
-        read_softness("system", self._softness, 0)
+        for given in (self._rigid, self._softness):
+            read_softness("system", given, 0)
+        if isinstance(softness, Softness):
+            self._rigid = softness
         self._bodies: dict[str, _Body] = {}
         self._joints: dict[str, GivenJoint] = {}
         self._transmissions: dict[str, GivenTransmission] = {}
@@ -148,7 +160,7 @@ class SystemBuilder:
         frame_D: Any = None,
         frame_W: Any = None,
         laws: Law | Iterable[Law] = (),
-        softness: Softness | None = None,
+        softness: Softness | Compliance | Bushing | None = None,
         attachment: str | tuple[float, float] = "C",
         q: Any = None,
         qd: Any = None,
@@ -162,7 +174,7 @@ class SystemBuilder:
         frame_W: instead of both, one pose in the world where C and D meet at the given poses of
             the bodies
         laws: forces along the coordinates
-        softness: of the bilateral rows; by default the builder's
+        softness: of the bilateral rows, all or one by one; by default the builder's
         attachment: where the rows' forces act: "C"; "own", each body at its own frame; "midpoint";
             or shares of the way from C to D for child and parent (see `JointGroup`)
         q, qd: coordinates [m or rad] and their speeds at the start, shape (dof,)
@@ -181,19 +193,21 @@ class SystemBuilder:
         coupling, notes = read_coupling(owner, coupling, self._strict)
         dof = coupling.dof
         laws, law_notes = read_laws(
-            owner, laws, dof=dof, erp=self._softness.erp, allow_active=allow_active
+            owner, laws, dof=dof, erp=self._rigid.erp, allow_active=allow_active
         )
+        given = self._softness if softness is None else softness
+        rigid, springs = self._springs(owner, given, 6 - dof + extra_rows(coupling))
+        if isinstance(springs, Compliance):
+            sides = self._sides((child, frames[0]), (parent, frames[1]))
+            springs = critical_damping(owner, springs, coupling, sides)
         joint = GivenJoint(
             coupling=coupling,
             child=child,
             parent=parent,
             frames=frames,
             laws=laws,
-            softness=read_softness(
-                owner,
-                self._softness if softness is None else softness,
-                6 - dof + extra_rows(coupling),
-            ),
+            softness=rigid,
+            springs=springs,
             attachment=read_attachment(owner, attachment, coupling),
             q=None if q is None else _unbatched(owner, "q", q, dof),
             qd=None if qd is None else _unbatched(owner, "qd", qd, dof),
@@ -210,7 +224,7 @@ class SystemBuilder:
         *,
         joints: Sequence[str],
         laws: Law | Iterable[Law] = (),
-        softness: Softness | None = None,
+        softness: Softness | Compliance | Bushing | None = None,
         allow_active: bool = False,
     ) -> str:
         """Couple the coordinates of joints that are there already; returns its name.
@@ -238,10 +252,16 @@ class SystemBuilder:
             raise ValueError(f"{owner}: joints {list(joints)} have no coordinates to couple")
         made = read_transmission(owner, transmission, dof)
         kept, notes = read_laws(
-            owner, laws, dof=made.rows, erp=self._softness.erp, allow_active=allow_active
+            owner, laws, dof=made.rows, erp=self._rigid.erp, allow_active=allow_active
         )
         given = self._softness if softness is None else softness
-        record = GivenTransmission(made, joints, kept, read_softness(owner, given, made.rows))
+        soft, springs = self._springs(owner, given, made.rows)
+        if isinstance(springs, Compliance) and springs.damping is None:
+            raise ValueError(
+                f"{owner}: damping of a Compliance must be given; the inertia that a transmission "
+                "moves depends on where its joints are"
+            )
+        record = GivenTransmission(made, joints, kept, soft, springs)
         _add("transmission", self._transmissions, name, record)
         self._notes += notes
         return name
@@ -287,6 +307,25 @@ class SystemBuilder:
             velocity=_given(bodies, "velocity"),
         )
         return system, state
+
+    def _springs(
+        self, owner: str, softness: Softness | Compliance | Bushing, rows: int
+    ) -> tuple[tuple[np.ndarray, np.ndarray], Compliance | Bushing | None]:
+        """ERP and CFM of rows, and their springs where they are given in physical units."""
+        given = read_softness(owner, softness, rows)
+        if isinstance(given, Softness):
+            return (given.erp, given.cfm), None
+        rigid = read_softness(owner, Softness(self._rigid.erp, 0.0), rows)
+        return (rigid.erp, rigid.cfm), given
+
+    def _sides(self, *ends: tuple[str, Pose]) -> list[tuple[float, np.ndarray, np.ndarray]]:
+        """Mass, inertia and the joint's origin from the centre of mass, of each body that moves."""
+        bodies = [(self._bodies.get(name), frame) for name, frame in ends]
+        return [
+            (body.mass, body.inertia, np.asarray(frame.p) - body.com)
+            for body, frame in bodies
+            if body is not None and body.moving
+        ]
 
     def _check_ends(self, owner: str, child: str, parent: str) -> None:
         for end, name in (("child", child), ("parent", parent)):

@@ -11,6 +11,7 @@ from jax import Array
 
 from .couplings.coupling import Coupling
 from .laws import Law
+from .rows import Bushing, Compliance
 from .spatial import Pose
 from .start import WORLD_INDEX
 from .system import JointGroup, TransmissionGroup
@@ -28,6 +29,7 @@ class GivenJoint:
     frames: tuple[Pose, Pose]
     laws: tuple[Law, ...]
     softness: tuple[np.ndarray, np.ndarray]
+    springs: Compliance | Bushing | None
     attachment: tuple[float, float]
     q: Array | None
     qd: Array | None
@@ -38,13 +40,13 @@ class GivenJoint:
     @property
     def rigid(self) -> bool:
         """Whether position projection moves it back."""
-        return not self.softness[1].any()
+        return _rigid(self.softness, self.springs)
 
     @property
     def leaves(self) -> dict[str, Any]:
         """Fields of a `JointGroup` that are stacked."""
-        names = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm")
-        values = (self.coupling, *self.frames, self.laws, *self.softness)
+        names = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm", "springs")
+        values = (self.coupling, *self.frames, self.laws, *self.softness, self.springs)
         return dict(zip(names, values, strict=True))
 
     @property
@@ -62,6 +64,7 @@ class GivenTransmission:
     joints: tuple[str, ...]
     laws: tuple[Law, ...]
     softness: tuple[np.ndarray, np.ndarray]
+    springs: Compliance | Bushing | None
 
     def __str__(self) -> str:
         return f"{type(self.transmission).__name__} of {', '.join(map(repr, self.joints))}"
@@ -69,13 +72,14 @@ class GivenTransmission:
     @property
     def rigid(self) -> bool:
         """Whether position projection moves it back."""
-        return not self.softness[1].any()
+        return _rigid(self.softness, self.springs)
 
     @property
     def leaves(self) -> dict[str, Any]:
         """Fields of a `TransmissionGroup` that are stacked."""
-        names = ("transmission", "laws", "erp", "cfm")
-        return dict(zip(names, (self.transmission, self.laws, *self.softness), strict=True))
+        names = ("transmission", "laws", "erp", "cfm", "springs")
+        values = (self.transmission, self.laws, *self.softness, self.springs)
+        return dict(zip(names, values, strict=True))
 
 
 def joint_groups(
@@ -150,6 +154,13 @@ def transmission_groups(
             )
         )
     return tuple(made)
+
+
+def _rigid(softness: tuple[np.ndarray, np.ndarray], springs: Compliance | Bushing | None) -> bool:
+    """Whether no row gives way."""
+    if isinstance(springs, Compliance):
+        return not springs.compliance.any()
+    return springs is None and not softness[1].any()
 
 
 def _stacked(*leaves: Array) -> Array:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .couplings.coupling import Coupling
+from .couplings.nonholonomic import extra_rows
 from .couplings.trial import captured_complaint, rest_complaint, shape_complaint
 from .laws import Law, Limits, Lock, SpringDamper
 from .pytree import replace
+from .rows import Compliance
 from .transmissions import Transmission
 from .validation import float_leaves, precision, read_numbers
 
@@ -49,6 +52,37 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
         if abs(length - 1) > 1e-6:
             notes.append(f"{owner}: {field.name} normalized from length {length:.6g}")
     return coupling, notes
+
+
+def critical_damping(
+    owner: str,
+    given: Compliance,
+    coupling: Coupling,
+    sides: Sequence[tuple[float, np.ndarray, np.ndarray]],
+) -> Compliance:
+    """The compliance of bilateral rows with the damping that it stands for, see `Compliance`.
+
+    sides: of each body that moves, its mass, inertia about the centre of mass, and the joint's
+        origin from there
+    """
+    if given.damping is not None:
+        return given
+    if extra_rows(coupling):
+        raise ValueError(
+            f"{owner}: damping of a Compliance must be given for {type(coupling).__name__}, which "
+            "has rows at velocity level"
+        )
+    dtype = precision()
+    q = jnp.zeros(coupling.dof, dtype)
+    W = np.asarray(coupling.rows(coupling.pose(q), q, jnp.zeros((), dtype)).W)
+    force, moment = (np.sum(part**2, axis=1) for part in np.split(W[: 6 - coupling.dof], 2, axis=1))
+    moved = np.zeros(len(force))
+    for mass, inertia, arm in sides:
+        moved += (force * mass + moment * (np.trace(inertia) / 3 + mass * arm @ arm)) / 2
+    compliance = given.compliance
+    # Rows without compliance are rigid and need none.
+    damping = 2 * np.sqrt(moved / np.where(compliance > 0, compliance, np.inf))
+    return Compliance(compliance, damping)
 
 
 def read_laws(

@@ -20,8 +20,8 @@ from .kinematics import (
 from .laws import CoordinateState, Law
 from .layout import GroupRows, layout
 from .pytree import map_trailing, replace
-from .rows import Hard
-from .system import Control, JointGroup
+from .rows import Hard, Softness
+from .system import Control, JointGroup, TransmissionGroup
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,13 @@ def all_rows(
     for group, rows, place in zip(system.groups, plan.groups[:count], places, strict=True):
         if not rows.rows:
             continue
+        soft = _softness(group, dt)
         yield NodeRows(
             rows=rows,
             H=wrenches_on_bodies(group, place, rows.rows),
             bodies=(np.array(group.child), np.array(group.parent)),
-            erp=group.erp,
-            cfm=group.cfm,
+            erp=soft.erp,
+            cfm=soft.cfm,
             error=place.rows.error,
             drift=_drift(place, dt),
             q=place.rows.q,
@@ -84,12 +85,13 @@ def all_rows(
             qd = sum(
                 multiply_transposed(side, before[:, at]) for side, at in zip(H, bodies, strict=True)
             )
+        soft = _softness(group, dt)
         yield NodeRows(
             rows=rows,
             H=tuple(side[:, order] for side in H),
             bodies=tuple(bodies),
-            erp=group.erp,
-            cfm=group.cfm,
+            erp=soft.erp,
+            cfm=soft.cfm,
             error=none,
             drift=none,
             q=value,
@@ -102,6 +104,12 @@ def holding(own: NodeRows, coordinate: int) -> Hard | None:
     """The law that holds a coordinate, None for one that is held without."""
     laws = (f for law, f in own.forces if law.coordinate == coordinate and law.kind is Hard)
     return next(laws, None)
+
+
+def _softness(group: JointGroup | TransmissionGroup, dt: Array) -> Softness:
+    """ERP and CFM of a group's bilateral rows over a step."""
+    given = Softness(group.erp, group.cfm)
+    return given if group.springs is None else group.springs.over(dt, given)
 
 
 def _drift(place: JointPlaces, dt: Array) -> Array:

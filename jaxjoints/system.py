@@ -16,6 +16,7 @@ from jax import Array
 from .couplings.coupling import Coupling
 from .laws import Law
 from .pytree import expand_trailing, replace, static, struct
+from .rows import Bushing, Compliance
 from .spatial import Pose
 from .transmissions import Transmission
 
@@ -62,13 +63,15 @@ class JointGroup:
     laws: one record per law, stacked likewise
     erp, cfm: softness of the bilateral rows and of those at velocity and acceleration level, whose
         erp has no effect, shape (6 - k + m, joints, *batch)
+    springs: the same in physical units, in whose place ERP and CFM then come from it at each step;
+        its leaves have that shape too. None where ERP and CFM are what was given
     joints: index of each joint in the system; child, parent: body indices, -1 the world
     start: index of each joint's first coordinate in the flat vectors q, q̇ and effort
     attachment: points of the child and the parent at which a row's force acts, as shares of the
         way from C's origin to D's: (0, 0) both at C, which conserves angular momentum off the
         surface too; (0, 1) each at its own anchor, as ODE's ball, hinge and fixed; (½, ½) as
         ODE's slider
-    rigid: the bilateral rows take part in position projection (their cfm was 0 at build)
+    rigid: the bilateral rows take part in position projection (all were rigid at build)
     """
 
     coupling: Coupling
@@ -83,6 +86,7 @@ class JointGroup:
     start: tuple[int, ...] = static()
     attachment: tuple[float, float] = static(default=(0.0, 0.0))
     rigid: bool = static(default=True)
+    springs: Compliance | Bushing | None = None
 
     @property
     def law_coordinates(self) -> tuple[int, ...]:
@@ -96,7 +100,8 @@ class TransmissionGroup:
 
     transmission: the record, every leaf with an axis of transmissions after its own axes
     laws: on its values, one record per law, stacked likewise
-    erp, cfm: softness of the values that no law acts on, shape (rows, transmissions, *batch)
+    erp, cfm, springs: softness of the values that no law acts on, shape (rows, transmissions,
+        *batch), as of a `JointGroup`
     members: index of each transmission in the system
     joints: indices of the joints of each, one for each slot; groups: the joint group of each slot
     bodies: the bodies that each acts on, each once, two at least; -1 the world
@@ -115,6 +120,7 @@ class TransmissionGroup:
     ends: tuple[tuple[int, int], ...] = static()
     start: tuple[int, ...] = static()
     rigid: bool = static(default=True)
+    springs: Compliance | Bushing | None = None
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -190,13 +196,13 @@ class System:
         return self._one("transmissions", name, "members", "joints", "bodies", "start")
 
     def with_joint(self, name: str, **changes: Any) -> "System":
-        """The system with some of a joint's records (coupling, frame_C, frame_D, laws, erp, cfm)
-        replaced by records of the same type; their leaves may carry batch axes at the end.
+        """The system with some of a joint's records (coupling, frame_C, frame_D, laws, erp, cfm,
+        springs) replaced by records of the same type; their leaves may carry batch axes at the end.
         """
         return self._with("groups", name, **changes)
 
     def with_transmission(self, name: str, **changes: Any) -> "System":
-        """The same for a transmission's records (transmission, laws, erp, cfm)."""
+        """The same for a transmission's records (transmission, laws, erp, cfm, springs)."""
         return self._with("transmissions", name, **changes)
 
     def _one(self, kind: str, name: str, *fields: str) -> Any:

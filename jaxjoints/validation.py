@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import math
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +14,7 @@ from jax import Array
 from .couplings.coupling import Coupling
 from .couplings.nonholonomic import extra_rows
 from .pytree import replace
-from .rows import Softness
+from .rows import Bushing, Compliance, Softness
 from .spatial import Pose, quat_from_matrix, quat_normalize
 
 ATTACHMENTS = {"C": (0.0, 0.0), "own": (0.0, 1.0), "midpoint": (0.5, 0.5)}
@@ -168,20 +167,26 @@ def read_inertia(
     return _physical_inertia(owner, matrix, point, balance)
 
 
-def read_softness(owner: str, softness: Softness, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """ERP and CFM of each row that is there without laws, shape (rows,) each."""
-    if not isinstance(softness, Softness):
-        raise ValueError(f"{owner}: softness {softness!r} must be a Softness(erp=…, cfm=…)")
-    found = []
-    for field, most in (("erp", 1.0), ("cfm", math.inf)):
-        value = getattr(softness, field)
+def read_softness(
+    owner: str, softness: Softness | Compliance | Bushing, rows: int
+) -> Softness | Compliance | Bushing:
+    """Softness of each row that is there without laws, numbers of shape (rows,) or None."""
+    if not isinstance(softness, (Softness, Compliance, Bushing)):
+        raise ValueError(
+            f"{owner}: softness {softness!r} must be a Softness(erp=…, cfm=…), Compliance(…) or "
+            "Bushing(…)"
+        )
+    found = {}
+    for field, value in vars(softness).items():
+        if value is None:
+            continue
         shape = () if np.ndim(value) == 0 else (rows,)
         numbers = read_numbers(owner, field, value, shape)
-        if (numbers < 0).any() or (numbers > most).any():
+        if (numbers < 0).any() or field == "erp" and (numbers > 1).any():
             rule = "lie in [0, 1]" if field == "erp" else "be >= 0"
             raise ValueError(f"{owner}: {field} {value} must {rule}")
-        found.append(np.broadcast_to(numbers, (rows,)))
-    return found[0], found[1]
+        found[field] = np.broadcast_to(numbers, (rows,))
+    return replace(softness, **found)
 
 
 def read_attachment(owner: str, attachment: Any, coupling: Coupling) -> tuple[float, float]:
