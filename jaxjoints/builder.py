@@ -38,6 +38,7 @@ from .validation import (
     read_numbers,
     read_pose,
     read_softness,
+    read_switch,
     read_velocity,
 )
 
@@ -162,6 +163,7 @@ class SystemBuilder:
         laws: Law | Iterable[Law] = (),
         softness: Softness | Compliance | Bushing | None = None,
         attachment: str | tuple[float, float] = "C",
+        enabled: bool | None = None,
         q: Any = None,
         qd: Any = None,
         allow_active: bool = False,
@@ -177,6 +179,8 @@ class SystemBuilder:
         softness: of the bilateral rows, all or one by one; by default the builder's
         attachment: where the rows' forces act: "C"; "own", each body at its own frame; "midpoint";
             or shares of the way from C to D for child and parent (see `JointGroup`)
+        enabled: True or False for a joint that can be switched at any step, per environment:
+            `system.with_joint(name, enabled=…)`
         q, qd: coordinates [m or rad] and their speeds at the start, shape (dof,)
         allow_active: accept negative stiffness, damping or friction, which feed energy in
 
@@ -208,6 +212,7 @@ class SystemBuilder:
             laws=laws,
             softness=rigid,
             springs=springs,
+            enabled=read_switch(owner, enabled),
             attachment=read_attachment(owner, attachment, coupling),
             q=None if q is None else _unbatched(owner, "q", q, dof),
             qd=None if qd is None else _unbatched(owner, "qd", qd, dof),
@@ -225,6 +230,7 @@ class SystemBuilder:
         joints: Sequence[str],
         laws: Law | Iterable[Law] = (),
         softness: Softness | Compliance | Bushing | None = None,
+        enabled: bool | None = None,
         allow_active: bool = False,
     ) -> str:
         """Couple the coordinates of joints that are there already; returns its name.
@@ -233,7 +239,7 @@ class SystemBuilder:
         joints: their names, in the order in which it takes their coordinates
         laws: forces along values, instead of holding them; a law's `coordinate` is the value
         softness: of the values that are held; by default the builder's
-        allow_active: as in `joint`
+        enabled, allow_active: as in `joint`
 
         Raises: ValueError naming the transmission, the field, the value and the rule.
         """
@@ -261,7 +267,8 @@ class SystemBuilder:
                 f"{owner}: damping of a Compliance must be given; the inertia that a transmission "
                 "moves depends on where its joints are"
             )
-        record = GivenTransmission(made, joints, kept, soft, springs)
+        switch = read_switch(owner, enabled)
+        record = GivenTransmission(made, joints, kept, soft, springs, switch)
         _add("transmission", self._transmissions, name, record)
         self._notes += notes
         return name

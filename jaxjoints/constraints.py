@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.lax import stop_gradient
 
 from .blocks import materialize, multiply, multiply_transposed
 from .kinematics import (
@@ -16,10 +17,16 @@ from .kinematics import (
 from .layout import GroupRows, Layout, layout
 from .node_rows import NodeRows, all_rows, holding
 from .pytree import replace
-from .rows import Bound, Linear
+from .rows import Bound, Latch, Linear
 from .solve.bounds import BoundedRows
-from .solve.problem import RowProblem, RowSolution, coordinate_rows, diagonal
-from .spatial import cross, matmul
+from .solve.problem import (
+    REGULARIZATION,
+    RowProblem,
+    RowSolution,
+    coordinate_rows,
+    diagonal,
+)
+from .spatial import cross, dot, matmul
 from .system import Control
 
 # Compliance [velocity per impulse] that switches a row off in a position projection.
@@ -78,6 +85,9 @@ def projection_problem(
             for law, force in own.forces:
                 if law.coordinate == coordinate and law.kind is Bound:
                     violation = violation + force.sign * force.violation
+                if law.coordinate == coordinate and law.kind is Latch:
+                    error = jnp.where(force.compliance > 0, 0.0, force.error)
+                    violation = violation + force.engaged * error
             violations.append(violation)
         part = {
             "rate": _place_rows(rows, rate, own.H[1]),
@@ -85,7 +95,10 @@ def projection_problem(
             "stiffness": violations,
             "impulse": violations,
             "bounds": [],
+            "idle": None,
         }
+        if own.on is not None:
+            part = _switched(own, part)
         if along is None:
             part |= {"H": own.H, "Y": _over_masses(mechanism, own)}
         parts.append(part)
@@ -174,6 +187,8 @@ def effort_impulse(
         if k == 0:
             continue
         impulse = dt * effort[coordinate_indices(group)]
+        if group.enabled is not None:
+            impulse = jnp.where(group.enabled[None] > 0, impulse, 0.0)
         wrenches = wrenches_on_bodies(group, place, range(6 - k, 6))
         for H, body in zip(wrenches, (group.child, group.parent), strict=True):
             body = np.array(body)
@@ -207,22 +222,58 @@ def _problem(own: NodeRows, velocity: Array, dt: Array, mechanism: Mechanism) ->
             bias, soft = held.bias, held.compliance
         hard_rate.append(bias[None])
         compliance.append(jnp.broadcast_to(soft, own.q.shape[1:])[None])
+    Y = _over_masses(mechanism, own)
     stiffness, impulse, bounds = [], [], []
     for coordinate in rows.soft:
         q = own.q[coordinate]
         forces = [(law, force) for law, force in own.forces if law.coordinate == coordinate]
         linear = [force for law, force in forces if law.kind is Linear]
+        latches = [force for law, force in forces if law.kind is Latch]
+        if latches:
+            at = rows.place(coordinate)
+            A = sum(dot(h[:, at], y[:, at]) for h, y in zip(own.H, Y, strict=True))
+            A = A if own.on is None else A + (1 - own.on)
+            linear += [_engaged(force, A) for force in latches]
         stiffness.append(sum((f.stiffness for f in linear), jnp.zeros_like(q)))
         impulse.append(sum((f.impulse for f in linear), jnp.zeros_like(q)))
         bounds.append([(law.two_sided, force) for law, force in forces if law.kind is Bound])
-    return {
+    part = {
         "H": own.H,
-        "Y": _over_masses(mechanism, own),
+        "Y": Y,
         "rate": speed + _place_rows(rows, hard_rate, own.H[1]),
         "compliance": _place_rows(rows, compliance, own.H[1]),
         "stiffness": stiffness,
         "impulse": impulse,
         "bounds": bounds,
+        "idle": None,
+    }
+    return part if own.on is None else _switched(own, part)
+
+
+def _engaged(latch: Latch, A: Array) -> Linear:
+    """A latch as a linear law, as soft as the least that hard rows are; A: of its row."""
+    least = REGULARIZATION[A.dtype.itemsize] * stop_gradient(A)
+    stiffness = latch.engaged / jnp.maximum(latch.compliance, least)
+    return Linear(stiffness, -stiffness * latch.bias)
+
+
+def _switched(own: NodeRows, part: dict[str, Any]) -> dict[str, Any]:
+    """Parts of a group's problem without the force of what is not enabled."""
+    on = own.on
+    off = jnp.broadcast_to((1 - on)[None], part["compliance"].shape)
+    masked = ("present", "lower", "upper", "friction")
+
+    def bound(force):
+        fields = {name: getattr(force, name) for name in masked}
+        return replace(force, **{name: x * on for name, x in fields.items() if x is not None})
+
+    return part | {
+        "rate": part["rate"] * on[None],
+        "compliance": part["compliance"] + off,
+        "stiffness": [x * on for x in part["stiffness"]],
+        "impulse": [x * on for x in part["impulse"]],
+        "bounds": [[(kind, bound(force)) for kind, force in own] for own in part["bounds"]],
+        "idle": off,
     }
 
 
@@ -293,6 +344,10 @@ def _join(
     }
     if along is not None:
         return replace(along, **materialize(fields))
+    if any(part["idle"] is not None for part in parts):
+        fields["idle"] = join(
+            [jnp.zeros_like(p["rate"]) if p["idle"] is None else p["idle"] for p in parts], 0
+        )
     for field in ("H", "Y"):
         fields[field] = tuple(
             join([part[field][side] for part in parts if len(part[field]) > side], 1, side)

@@ -31,6 +31,7 @@ class GivenJoint:
     softness: tuple[np.ndarray, np.ndarray]
     springs: Compliance | Bushing | None
     attachment: tuple[float, float]
+    enabled: np.ndarray | None
     q: Array | None
     qd: Array | None
 
@@ -45,8 +46,15 @@ class GivenJoint:
     @property
     def leaves(self) -> dict[str, Any]:
         """Fields of a `JointGroup` that are stacked."""
-        names = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm", "springs")
-        values = (self.coupling, *self.frames, self.laws, *self.softness, self.springs)
+        names = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm", "springs", "enabled")
+        values = (
+            self.coupling,
+            *self.frames,
+            self.laws,
+            *self.softness,
+            self.springs,
+            self.enabled,
+        )
         return dict(zip(names, values, strict=True))
 
     @property
@@ -65,6 +73,7 @@ class GivenTransmission:
     laws: tuple[Law, ...]
     softness: tuple[np.ndarray, np.ndarray]
     springs: Compliance | Bushing | None
+    enabled: np.ndarray | None
 
     def __str__(self) -> str:
         return f"{type(self.transmission).__name__} of {', '.join(map(repr, self.joints))}"
@@ -77,8 +86,8 @@ class GivenTransmission:
     @property
     def leaves(self) -> dict[str, Any]:
         """Fields of a `TransmissionGroup` that are stacked."""
-        names = ("transmission", "laws", "erp", "cfm", "springs")
-        values = (self.transmission, self.laws, *self.softness, self.springs)
+        names = ("transmission", "laws", "erp", "cfm", "springs", "enabled")
+        values = (self.transmission, self.laws, *self.softness, self.springs, self.enabled)
         return dict(zip(names, values, strict=True))
 
 

@@ -210,7 +210,10 @@ def _info(
     for group, place in zip(system.groups, places, strict=True):
         k = group.coupling.dof
         if k < 6:
-            worst = jnp.max(jnp.abs(place.rows.error), axis=(0, 1))
+            error = jnp.abs(place.rows.error)
+            if group.enabled is not None:
+                error = jnp.where(group.enabled[None] > 0, error, 0.0)
+            worst = jnp.max(error, axis=(0, 1))
             errors.append(jnp.broadcast_to(worst, batch))
         if k == 0:
             qd.append(place.rows.q)

@@ -15,7 +15,7 @@ from .couplings.nonholonomic import extra_rows
 from .couplings.trial import captured_complaint, rest_complaint, shape_complaint
 from .laws import Law, Limits, Lock, SpringDamper
 from .pytree import replace
-from .rows import Compliance
+from .rows import Compliance, Hard
 from .transmissions import Transmission
 from .validation import float_leaves, precision, read_numbers
 
@@ -106,7 +106,7 @@ def read_laws(
             raise ValueError(f"{name}: {problem}")
         if type(law) is not type(given):
             notes.append(f"{name}: its equal bounds {given.lower} make a {type(law).__name__}")
-        if law.kind is Lock.kind:
+        if law.kind is Hard:
             if law.coordinate in hard:
                 raise ValueError(f"{name}: {hard[law.coordinate]} holds it already; keep one")
             hard[law.coordinate] = f"a {type(given).__name__}"
@@ -201,7 +201,7 @@ def _checked(owner: str, record: Any) -> Any:
 
 def _check_normals(owner: str, laws: list[Law]) -> None:
     """ValueError for a friction that follows a coordinate without a force that laws exert."""
-    held = {law.coordinate for law in laws if law.kind is Lock.kind}
+    held = {law.coordinate for law in laws if law.kind is Hard}
     pushed = {law.coordinate for law in laws} - held
     for law in laws:
         if law.normal is None:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from .pytree import static, struct
-from .rows import Bound, Hard, Linear, spring_softness, zero_like
+from .rows import Bound, Hard, Latch, Linear, spring_softness, zero_like
 
 
 @struct
@@ -37,7 +37,7 @@ class Law:
 
     coordinate: which coordinate of the joint the law acts on (static)
     elementwise: `force` takes trailing batch axes as they are
-    kind: the type of row that `force` returns: `Linear`, `Hard` or `Bound`
+    kind: the type of row that `force` returns: `Linear`, `Hard`, `Latch` or `Bound`
     needs_speed: `force` reads the speed at the start of the step
     two_sided: a `Bound` with lower and upper
     normal: the coordinate of the joint whose force by laws a `Bound` with friction follows, or None
@@ -50,7 +50,7 @@ class Law:
     normal: int | None = None
     elementwise: ClassVar[bool] = False
 
-    def force(self, at: CoordinateState) -> Linear | Hard | Bound:
+    def force(self, at: CoordinateState) -> Linear | Hard | Latch | Bound:
         """The row for one coordinate of a joint that moves as given."""
         raise NotImplementedError
 
@@ -155,21 +155,31 @@ class Limits(Law):
 class Lock(Law):
     """A coordinate held on `value`: hard, or soft as `Limits` says.
 
-    A hard lock (no stiffness, cfm 0) leaves the other laws of its coordinate without effect.
+    A lock that is always engaged leaves the other laws of its coordinate without effect.
+
+    value: [m or rad], erp, cfm: how what is off it is closed, and how much force moves it
+    engaged: 1 holds, 0 lets go, one number for each environment, to be changed at any step: an
+        opened lock is no force at all. None: always engaged, for less work in each step
     """
 
     value: Array | float
     erp: Array | float = 0.2
     cfm: Array | float = 0.0
+    engaged: Array | float | None = None
     coordinate: int = static(default=0, kw_only=True)
-    kind: ClassVar[type] = Hard
     elementwise: ClassVar[bool] = True
 
-    def force(self, at: CoordinateState) -> Hard:
+    @property
+    def kind(self) -> type:
+        """See `Law`."""
+        return Hard if self.engaged is None else Latch
+
+    def force(self, at: CoordinateState) -> Hard | Latch:
         """See `Law.force`."""
         q, dt = at.q, at.dt
         error = q - self.value
-        return Hard(self.erp * error / dt, self.cfm / dt + zero_like(q), error)
+        held = self.erp * error / dt, self.cfm / dt + zero_like(q), error
+        return Hard(*held) if self.engaged is None else Latch(*held, self.engaged + zero_like(q))
 
     def check(self) -> str | None:
         """See `Law.check`."""
@@ -289,6 +299,8 @@ def check_numbers(law: Law, *signed: str) -> str | None:
             continue
         if name in ("erp", "restitution") and ((numbers < 0) | (numbers > 1)).any():
             return f"{name} {value} must lie in [0, 1]"
+        if name == "engaged" and not np.isin(numbers, (0, 1)).all():
+            return f"engaged {value} must be 0 or 1"
         if name in ("cfm", "effort") and (numbers < 0).any():
             return f"{name} {value} must be >= 0"
     return None

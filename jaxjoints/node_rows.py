@@ -1,6 +1,6 @@
 """The rows of each group of joints or transmissions, and what the laws on them ask for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ class NodeRows:
     erp, cfm: of the bilateral rows, and of the coordinates that are held without a law
     error, drift: of the bilateral rows; q: coordinates, or values of transmissions
     forces: what each law asks for
+    on: 1 where the joint or transmission is enabled, 0 where not, H being zero there, (n, *batch);
+        None where none can be switched
     """
 
     rows: GroupRows
@@ -44,6 +46,7 @@ class NodeRows:
     q: Array
     forces: list[tuple[Law, Any]]
     rigid: bool
+    on: Array | None
 
 
 def all_rows(
@@ -62,10 +65,10 @@ def all_rows(
     for group, rows, place in zip(system.groups, plan.groups[:count], places, strict=True):
         if not rows.rows:
             continue
-        soft = _softness(group, dt)
+        soft, on = _softness(group, dt), _on(group)
         yield NodeRows(
             rows=rows,
-            H=wrenches_on_bodies(group, place, rows.rows),
+            H=_switched(wrenches_on_bodies(group, place, rows.rows), on),
             bodies=(np.array(group.child), np.array(group.parent)),
             erp=soft.erp,
             cfm=soft.cfm,
@@ -74,6 +77,7 @@ def all_rows(
             q=place.rows.q,
             forces=_forces(group.laws, _states(group, place, dt, control, before)),
             rigid=group.rigid,
+            on=on,
         )
     for group, rows in zip(system.transmissions, plan.groups[count:], strict=True):
         value, H = transmission_rows(mechanism, group, places)
@@ -85,10 +89,10 @@ def all_rows(
             qd = sum(
                 multiply_transposed(side, before[:, at]) for side, at in zip(H, bodies, strict=True)
             )
-        soft = _softness(group, dt)
+        soft, on = _softness(group, dt), _on(group)
         yield NodeRows(
             rows=rows,
-            H=tuple(side[:, order] for side in H),
+            H=_switched([side[:, order] for side in H], on),
             bodies=tuple(bodies),
             erp=soft.erp,
             cfm=soft.cfm,
@@ -97,6 +101,7 @@ def all_rows(
             q=value,
             forces=_forces(group.laws, CoordinateState(value, dt, qd)),
             rigid=group.rigid,
+            on=on,
         )
 
 
@@ -110,6 +115,15 @@ def _softness(group: JointGroup | TransmissionGroup, dt: Array) -> Softness:
     """ERP and CFM of a group's bilateral rows over a step."""
     given = Softness(group.erp, group.cfm)
     return given if group.springs is None else group.springs.over(dt, given)
+
+
+def _on(group: JointGroup | TransmissionGroup) -> Array | None:
+    """1 where a joint or transmission is enabled, 0 where not; no number in between."""
+    return None if group.enabled is None else (group.enabled > 0).astype(group.enabled.dtype)
+
+
+def _switched(H: Sequence[Array], on: Array | None) -> tuple[Array, ...]:
+    return tuple(H) if on is None else tuple(side * on[None, None] for side in H)
 
 
 def _drift(place: JointPlaces, dt: Array) -> Array:

@@ -123,6 +123,16 @@ class Hard:
 
 
 @struct
+class Latch:
+    """A coordinate held as by `Hard` where `engaged` is 1, and free for its other laws where 0."""
+
+    bias: Array
+    compliance: Array
+    error: Array
+    engaged: Array
+
+
+@struct
 class Bound:
     """A bounded impulse λ along ±N: complementary to w = ±N v⁺ + bias + compliance λ.
 

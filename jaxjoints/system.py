@@ -65,6 +65,9 @@ class JointGroup:
         erp has no effect, shape (6 - k + m, joints, *batch)
     springs: the same in physical units, in whose place ERP and CFM then come from it at each step;
         its leaves have that shape too. None where ERP and CFM are what was given
+    enabled: 1, or 0 for a joint without any force, of rows, laws or `Control.effort`, that position
+        projection leaves alone, shape (joints, *batch); transmissions of its coordinates stay. None
+        where the joint cannot be switched
     joints: index of each joint in the system; child, parent: body indices, -1 the world
     start: index of each joint's first coordinate in the flat vectors q, q̇ and effort
     attachment: points of the child and the parent at which a row's force acts, as shares of the
@@ -87,6 +90,7 @@ class JointGroup:
     attachment: tuple[float, float] = static(default=(0.0, 0.0))
     rigid: bool = static(default=True)
     springs: Compliance | Bushing | None = None
+    enabled: Array | None = None
 
     @property
     def law_coordinates(self) -> tuple[int, ...]:
@@ -101,7 +105,7 @@ class TransmissionGroup:
     transmission: the record, every leaf with an axis of transmissions after its own axes
     laws: on its values, one record per law, stacked likewise
     erp, cfm, springs: softness of the values that no law acts on, shape (rows, transmissions,
-        *batch), as of a `JointGroup`
+        *batch), as of a `JointGroup`; enabled: as there, shape (transmissions, *batch)
     members: index of each transmission in the system
     joints: indices of the joints of each, one for each slot; groups: the joint group of each slot
     bodies: the bodies that each acts on, each once, two at least; -1 the world
@@ -121,6 +125,7 @@ class TransmissionGroup:
     start: tuple[int, ...] = static()
     rigid: bool = static(default=True)
     springs: Compliance | Bushing | None = None
+    enabled: Array | None = None
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -197,12 +202,15 @@ class System:
 
     def with_joint(self, name: str, **changes: Any) -> "System":
         """The system with some of a joint's records (coupling, frame_C, frame_D, laws, erp, cfm,
-        springs) replaced by records of the same type; their leaves may carry batch axes at the end.
+        springs, enabled) replaced by records of the same type; their leaves may carry batch axes at
+        the end.
         """
         return self._with("groups", name, **changes)
 
     def with_transmission(self, name: str, **changes: Any) -> "System":
-        """The same for a transmission's records (transmission, laws, erp, cfm, springs)."""
+        """The same for a transmission's records (transmission, laws, erp, cfm, springs,
+        enabled).
+        """
         return self._with("transmissions", name, **changes)
 
     def _one(self, kind: str, name: str, *fields: str) -> Any:
@@ -234,6 +242,11 @@ class System:
         updated = {}
         for field, value in changes.items():
             old = getattr(group, field)
+            if old is None:
+                raise ValueError(
+                    f"{ELEMENTS[kind]} {name!r}: {field} was not given when it was built, so it "
+                    "cannot be set; give it there"
+                )
             if isinstance(old, tuple):
                 value = tuple(value)
             expected, given = jax.tree.structure(old), jax.tree.structure(value)

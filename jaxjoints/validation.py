@@ -189,6 +189,15 @@ def read_softness(
     return replace(softness, **found)
 
 
+def read_switch(owner: str, enabled: bool | None) -> np.ndarray | None:
+    """1 or 0 for what can be switched, None for what cannot."""
+    if enabled is None:
+        return None
+    if enabled not in (True, False):
+        raise ValueError(f"{owner}: enabled {enabled!r} must be True, False, or None")
+    return np.asarray(float(enabled))
+
+
 def read_attachment(owner: str, attachment: Any, coupling: Coupling) -> tuple[float, float]:
     """Where row forces act: a name of `ATTACHMENTS` or the pair itself."""
     if isinstance(attachment, str):

@@ -91,6 +91,7 @@ class RowProblem:
     compliance: cfm/h of the hard rows, (rows, nodes, *batch)
     softness: of the hard rows in the matrix and not in their law, the same shape, None for none
     stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
+    idle: 1 for rows that are switched off, whose H is zero, (rows, nodes, *batch), None for none
     """
 
     H: tuple[Array, ...]
@@ -102,6 +103,7 @@ class RowProblem:
     bounds: tuple[BoundedRows, ...]
     structure: RowStructure = static()
     softness: Array | None = None
+    idle: Array | None = None
 
     @property
     def follows(self) -> bool:
@@ -186,12 +188,13 @@ def delassus(problem: RowProblem, impulse: Array) -> Array:
 
 
 def diagonal(problem: RowProblem) -> Array:
-    """Diagonal of A, 1 for rows that do not exist, shape (rows, nodes, *batch)."""
+    """Diagonal of A, 1 for rows that do not exist or are switched off, (rows, nodes, *batch)."""
     H, Y = problem.H, problem.Y
     A = dot(H[0], Y[0]) + dot(H[1], Y[1])
     for (nodes, _), h, y in zip(problem.structure.sides[2:], H[2:], Y[2:], strict=True):
         A = add_at(A, np.array(nodes), dot(h, y), 1)
-    return A + trailing(problem.structure.filler, A)
+    A = A + trailing(problem.structure.filler, A)
+    return A if problem.idle is None else A + problem.idle
 
 
 def matrix(problem: RowProblem) -> Blocks:
