@@ -42,6 +42,7 @@ from .laws import (
     Damping,
     DryFriction,
     Law,
+    LimitForce,
     Limits,
     Lock,
     SpringDamper,
@@ -59,6 +60,7 @@ from .transmissions import (
     Follower,
     Mimic,
     RackAndPinion,
+    SwingCone,
     Transmission,
     Weighted,
 )
@@ -121,6 +123,7 @@ __all__ = [
     "RackAndPinion",
     "Differential",
     "Follower",
+    "SwingCone",
     # functions of coordinates
     "Function",
     "Constant",
@@ -138,6 +141,7 @@ __all__ = [
     "Law",
     "CoordinateState",
     "Limits",
+    "LimitForce",
     "Lock",
     "SpringDamper",
     "Damping",

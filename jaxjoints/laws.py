@@ -152,6 +152,59 @@ class Limits(Law):
 
 
 @struct
+class LimitForce(Law):
+    """ArtiSynth's smooth limit: past a bound by x, a force f(x) + s(x) d q̇ towards it.
+
+        f = k x² / (2 τ), s = √(x/τ)   for x < τ;      f = k (x - τ/2), s = 1   beyond
+
+    Linearized about the start of the step, f + h f′(x) q̇⁺ + s d q̇⁺, an implicit step to first
+    order. It acts once the bound is passed, and its damper pulls a coordinate that moves back, as
+    ArtiSynth's; `Limits` with stiffness and damping does neither.
+
+    lower, upper: bounds, None for an absent side; give two laws for sides that differ
+    stiffness: k [N/m or N m/rad]; damping: d [N s/m or N m s/rad]
+    transition: τ, over which force and damping come in [m or rad]
+
+    Source: ArtiSynth JointLimitForce.
+    """
+
+    lower: Array | float | None = None
+    upper: Array | float | None = None
+    stiffness: Array | float = 0.0
+    damping: Array | float = 0.0
+    transition: Array | float = 0.0
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Linear
+    elementwise: ClassVar[bool] = True
+
+    def force(self, at: CoordinateState) -> Linear:
+        """See `Law.force`."""
+        q, dt = at.q, at.dt
+        above = jnp.zeros_like(q) if self.upper is None else jnp.maximum(q - self.upper, 0.0)
+        below = jnp.zeros_like(q) if self.lower is None else jnp.maximum(self.lower - q, 0.0)
+        x, τ = above + below, self.transition
+        past, inside = x > 0, (x > 0) & (x < τ)
+        # Protects the divisions from τ = 0 and the root from x = 0, where nothing comes in.
+        share = jnp.where(inside, x, 1.0) / jnp.where(inside, τ, 1.0)
+        force = self.stiffness * jnp.where(inside, share * x / 2, x - jnp.where(past, τ / 2, 0.0))
+        slope = self.stiffness * jnp.where(past, share, 0.0)
+        damping = self.damping * jnp.where(past, jnp.sqrt(share), 0.0)
+        away = jnp.where(above > 0, 1.0, -1.0)
+        return Linear(dt * (dt * slope + damping), -dt * away * force)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        bounds = [x for x in (self.lower, self.upper) if x is not None]
+        if not bounds or not np.isfinite(np.concatenate([np.ravel(x) for x in bounds])).all():
+            return f"lower {self.lower} and upper {self.upper} must be numbers; one may be None"
+        if len(bounds) == 2 and np.any(np.asarray(self.lower) > np.asarray(self.upper)):
+            return f"lower {self.lower} must not be above upper {self.upper}"
+        if np.any(np.asarray(self.transition) < 0):
+            return f"transition {self.transition} must be >= 0"
+        return check_numbers(self)
+
+
+@struct
 class Lock(Law):
     """A coordinate held on `value`: hard, or soft as `Limits` says.
 

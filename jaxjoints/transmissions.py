@@ -15,7 +15,10 @@ import numpy as np
 from jax import Array
 
 from .couplings.functions import Function
-from .pytree import struct
+from .pytree import static, struct
+
+# Share of a cone's opening at whose inside its angle is read along one coordinate alone.
+CENTRE = 1e-6
 
 
 class Transmission:
@@ -132,3 +135,41 @@ class Follower(Transmission):
         """See `Transmission.check`."""
         problem = self.function.check()
         return None if problem is None else f"function: {type(self.function).__name__} {problem}"
+
+
+@struct
+class SwingCone(Transmission):
+    """What is left of an elliptic cone for two angles of a joint: with `Limits(lower=0.0)` on it,
+    their swing stays inside.
+
+        f = (1 - ρ) √(major minor),    ρ² = (q[first] / major)² + (q[second] / minor)²
+
+    With major = minor it is the angle to the cone. At its centre, where the cone is far and f has
+    no slope, that of the first coordinate stands in.
+
+    major, minor: half the openings along the two coordinates [rad, or m for distances]
+    first, second: which coordinates of the joints these are
+    """
+
+    major: Array | float
+    minor: Array | float
+    first: int = static(default=0, kw_only=True)
+    second: int = static(default=1, kw_only=True)
+
+    def value(self, q: Array) -> Array:
+        """See `Transmission.value`."""
+        if max(self.first, self.second) >= len(q) or self.first == self.second:
+            raise ValueError(f"first {self.first} and second {self.second} must be two of {len(q)}")
+        a, b = q[self.first] / self.major, q[self.second] / self.minor
+        square = a * a + b * b
+        # Protects the root from 0, where its slope is infinite and then not defined.
+        central = square < CENTRE**2
+        swing = jnp.where(central, a, jnp.sqrt(jnp.where(central, 1.0, square)))
+        return ((1 - swing) * jnp.sqrt(self.major * self.minor))[None]
+
+    def check(self) -> str | None:
+        """See `Transmission.check`."""
+        for name in ("major", "minor"):
+            if not np.all(np.asarray(getattr(self, name)) > 0):
+                return f"{name} {getattr(self, name)} must be > 0"
+        return None

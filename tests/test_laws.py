@@ -8,21 +8,28 @@ import numpy as np
 import pytest
 
 import mechanisms
+import oracle
 from jaxjoints import (
     Armature,
     Control,
+    CoordinateState,
     DryFriction,
     Effort,
+    Gimbal,
+    LimitForce,
     Limits,
     Motor,
     SemiImplicitEuler,
     Servo,
     SpringDamper,
+    SwingCone,
+    SystemBuilder,
     replace,
     replicate,
     rollout,
     step,
 )
+from jaxjoints.spatial import quat_to_matrix
 from mechanisms import G, X, Z, compiled
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
@@ -211,3 +218,104 @@ def test_a_motor_with_friction_and_armature_runs_into_a_stop():
     assert q.max() <= 0.1 + EXACT
     np.testing.assert_allclose([q[-1], qd[-1]], [0.1, 0.0], atol=1e-9)
     np.testing.assert_allclose(info.law_force[-1], 0.0, atol=1e-9)
+
+
+# Limits that are forces, and cones
+
+
+@pytest.mark.parametrize("transition", [0.0, 0.05])
+def test_a_limit_force_has_its_stiffness_damping_and_transition(transition):
+    """The force on blocks at rest or in motion, from a step so short that it is explicit."""
+    stiffness, damping, dt = 300.0, 4.0, 1e-9
+    law = LimitForce(-0.2, 0.1, stiffness, damping, transition)
+    q = np.array([0.0, 0.1, 0.12, 0.2, -0.21, -0.4, 0.12, -0.21, 0.3])
+    qd = np.array([0.7, 0.7, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5, -9.0])
+    _, info = after(*on_rail([law], q, qd), dt, 1)
+    x, side = np.maximum(q - 0.1, 0) + np.maximum(-0.2 - q, 0), np.where(q > 0, 1, -1)
+    inside = x < transition
+    force = np.where(inside, x**2 / (2 * max(transition, 1e-9)), x - transition / 2)
+    share = np.where(inside, np.sqrt(x / max(transition, 1e-9)), x > 0)
+    wanted = -side * stiffness * np.where(x > 0, force, 0.0) - share * damping * qd
+    np.testing.assert_allclose(info.law_force[0, 0], wanted, rtol=1e-5, atol=1e-9)
+
+
+def test_limit_force_and_actuator_of_artisynth():
+    """What the momentum about the hinge gains from each recorded state to the next is what the laws
+    give at the speed that was recorded then; what holds the hinge has no part in it.
+    """
+    case = oracle.load("artisynth_laws")["joint_limit_force_and_actuator"]
+    (body,), (joint,), dt = case["bodies"], case["joints"], case["dt"]
+    laws = [LimitForce(lower=-0.4, stiffness=30.0, damping=1.0), Effort(0.5 * 1.5)]
+    laws += [LimitForce(upper=0.3, stiffness=20.0, damping=0.5, transition=0.1)]
+    frame_C, frame_D = (np.reshape(joint[k], (4, 4)) for k in ("T_CA", "T_DB"))
+    # The first step starts with a projection.
+    pose, twist = (np.asarray(case["trajectory"][k])[1:].T for k in ("pose", "vel"))
+    turn = np.moveaxis(np.asarray(quat_to_matrix(jnp.asarray(pose[3:]))), -1, 0)
+    # ArtiSynth's forces act in the frame G, whose origin a hinge has in common with D.
+    axis, arm = turn @ frame_C[:3, 2], pose[:3].T - frame_D[:3, 3]
+    seen = frame_D[:3, :3].T @ turn @ frame_C[:3, :3]
+    q = np.arctan2(seen[:, 1, 0], seen[:, 0, 0])
+    inertia = turn @ np.reshape(body["inertia_about_com"], (3, 3)) @ turn.swapaxes(-1, -2)
+    mass, along = body["mass"], np.cross(axis, arm)[:-1]
+
+    def momentum(twist, k):
+        turning = np.einsum("ni,nij,nj->n", axis[:-1], inertia[:-1], twist[3:, k].T)
+        return turning + mass * np.sum(along * twist[:3, k].T, axis=1)
+
+    weight = mass * along @ np.asarray(case["gravity"])
+    now, then = slice(None, -1), slice(1, None)
+    gain = momentum(twist, then) - momentum(twist, now) - dt * weight
+    speed = np.sum(axis[:-1] * twist[3:, then].T, axis=1)
+    rows = [law.force(CoordinateState(q=jnp.asarray(q[:-1]), dt=dt)) for law in laws]
+    given = sum(row.impulse - row.stiffness * speed for row in rows)
+    assert (q < -0.45).sum() > 30 and (q > -0.35).sum() > 10
+    # Of numbers rounded to 13 digits.
+    np.testing.assert_allclose(gain, given, rtol=0, atol=1e-12)
+
+
+def test_a_swing_cone_holds_two_angles_and_is_felt_nowhere_else():
+    major, minor, steps = 0.6, 0.3, 400
+    gimbal = Gimbal("XYZ")
+    systems = []
+    for laws in ([Limits(lower=0.0)], [Limits(lower=-9.0)]):
+        world = SystemBuilder()
+        world.body("bob", mass=1.0, inertia=(0.02, 0.02, 0.01))
+        world.joint("ball", gimbal, child="bob", frame_C=(0.0, 0.0, 0.5))
+        cone = SwingCone(major, minor)
+        world.transmission("cone", cone, joints="ball", laws=laws)
+        systems.append(world.build())
+    (system, state), (free, _) = systems
+    # At rest in the centre, swinging inside, along either axis and round against the cone.
+    qd = jnp.array([[0.0, 0.5, 4.0, 0.0, 2.5], [0.0, 0.1, 0.0, 4.0, 1.5], [0.0, 0, 0, 0, 1.0]])
+    start = system.state(q={"ball": 0 * qd}, qd={"ball": qd})
+    inside, info = after(system, start, 2e-3, steps)
+    q = np.asarray(info.q)
+    swing = np.sqrt((q[:, 0] / major) ** 2 + (q[:, 1] / minor) ** 2).max(axis=0)
+    # Along the cone a step leaves it by its curvature.
+    leaves = (2e-3 * np.abs(info.qd).max()) ** 2 / minor
+    assert (swing[2:] > 0.999).all() and swing.max() < 1 + leaves and swing[1] < 0.9
+    assert info.ok.all() and np.all(info.transmission_force >= -1e-9)
+    other, _ = after(free, start, 2e-3, steps)
+    np.testing.assert_allclose(inside.position[..., :2], other.position[..., :2], atol=EXACT)
+    assert np.abs(inside.position - other.position)[..., 2:].max() > 0.1
+
+
+def test_what_is_wrong_with_limit_forces_and_cones_is_said():
+    for law, words in (
+        (LimitForce(stiffness=1.0), "lower None and upper None must be numbers"),
+        (LimitForce(np.nan, 1.0), "lower nan and upper 1.0 must be numbers"),
+        (LimitForce(1.0, 0.5), "lower 1.0 must not be above upper 0.5"),
+        (LimitForce(0.0, 1.0, transition=-1.0), "transition -1.0 must be >= 0"),
+        (LimitForce(0.0, 1.0, stiffness=-1.0), "stiffness -1.0 must be >= 0"),
+    ):
+        with pytest.raises(ValueError, match=f"joint 'rail': LimitForce on coordinate 0: {words}"):
+            on_rail([law])
+    world = SystemBuilder()
+    world.body("bob", mass=1.0, inertia=(1.0, 1.0, 1.0))
+    world.joint("ball", Gimbal(), child="bob")
+    for cone, words in (
+        (SwingCone(0.0, 1.0), "SwingCone major 0.0 must be > 0"),
+        (SwingCone(1.0, 1.0, second=3), "first 0 and second 3 must be two of 3"),
+    ):
+        with pytest.raises(ValueError, match=f"'cone': .*{words}"):
+            world.transmission("cone", cone, joints="ball", laws=Limits(lower=0.0))
