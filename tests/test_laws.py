@@ -19,6 +19,7 @@ from jaxjoints import (
     LimitForce,
     Limits,
     Motor,
+    Newton,
     SemiImplicitEuler,
     Servo,
     SpringDamper,
@@ -39,11 +40,11 @@ PLAIN = SemiImplicitEuler(gyroscopic="none")
 
 
 @partial(compiled, static_argnames="steps")
-def after(system, state, dt, steps, control=None):
+def after(system, state, dt, steps, control=None, scheme=PLAIN):
     """State after some steps under one control, and what each of them did (time first)."""
 
     def one(state, _):
-        return step(system, state, control, dt=dt, scheme=PLAIN)
+        return step(system, state, control, dt=dt, scheme=scheme)
 
     return jax.lax.scan(one, state, None, length=steps)
 
@@ -68,7 +69,7 @@ def on_rail(laws, q=0.0, qd=0.0, axis=X, **options):
 # Bounces
 
 RESTITUTION = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0])
-HEIGHTS = np.linspace(1.0, 1.05, 6)  # they meet the ground at as many phases of a step
+HEIGHTS = np.linspace(1.0, 1.05, 4)  # they meet the ground at as many phases of a step
 
 
 def apex_errors(dt):
@@ -82,7 +83,9 @@ def apex_errors(dt):
     (law,) = system.joint("rail").laws
     law = replace(law, restitution=jnp.asarray(RESTITUTION)[None] + 0 * HEIGHTS[:, None])
     system = system.with_joint("rail", laws=(law,))
-    _, info = after(system, state, dt, 2900)
+    # One row and one bound: two of Newton's steps solve it, and a third shows.
+    scheme = replace(PLAIN, solver=Newton(iterations=3))
+    _, info = after(system, state, dt, 2900, None, scheme)
     assert info.ok.all() and info.q.min() >= -EXACT
     q, errors = np.asarray(info.q)[:, 0], np.empty((3, len(HEIGHTS), len(RESTITUTION)))
     for i, height in enumerate(HEIGHTS):
