@@ -6,6 +6,7 @@ either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`
 
 from .builder import SystemBuilder
 from .configurations import BodySpeeds, SineCosine, UnitQuaternion
+from .contact_laws import ContactFriction, ContactLimits, contact_laws
 from .couplings.compound import (
     Chain,
     DoubleHinge,
@@ -14,6 +15,7 @@ from .couplings.compound import (
     PrismaticUniversal,
     Reversed,
 )
+from .couplings.contact import Contact, ContactPoint
 from .couplings.coupling import Chart, Coupling, CouplingRows, Derived, Residual
 from .couplings.curve import PointOnCurve, PointOnLevelSet, PointOnSurface
 from .couplings.distance import DoubleBall, Rope
@@ -29,6 +31,7 @@ from .couplings.released import Released
 from .couplings.rigid import Fixed, Free, FreeRodrigues
 from .couplings.rolling import RollingDisc, RollingSphere
 from .couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
+from .couplings.shapes import Box, Capsule, HalfSpace, Point, Sphere, Touch, touches
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .drives import Armature, Effort, Motor, Servo
@@ -116,6 +119,19 @@ __all__ = [
     "BevelGear",
     "AngularMotor",
     "LinearMotor",
+    # contacts
+    "Contact",
+    "ContactPoint",
+    "ContactLimits",
+    "ContactFriction",
+    "contact_laws",
+    "Sphere",
+    "Capsule",
+    "Box",
+    "Point",
+    "HalfSpace",
+    "Touch",
+    "touches",
     # coupling the coordinates of several joints
     "Transmission",
     "Weighted",

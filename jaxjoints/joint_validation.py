@@ -151,6 +151,8 @@ def winding_notes(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> list
     Raises: ValueError for such limits of an angle that ends before (a rotation vector's at 2π)
     """
     notes = []
+    if not coupling.places_bodies:
+        return notes
 
     def directions(q):
         """How many ways the pose can move at the coordinates q."""

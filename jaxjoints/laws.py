@@ -23,6 +23,7 @@ class CoordinateState:
     qd: speed at the start of the step [m/s or rad/s], None unless the law `needs_speed`
     target, target_speed: value and speed at the end of the step that the control asks for, None
         where it asks for nothing
+    gap: value of the law's `normal` coordinate, None for a law without
     """
 
     q: Array
@@ -30,6 +31,7 @@ class CoordinateState:
     qd: Array | None = None
     target: Array | None = None
     target_speed: Array | None = None
+    gap: Array | None = None
 
 
 class Law:

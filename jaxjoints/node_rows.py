@@ -152,7 +152,8 @@ def _forces(laws: tuple[Law, ...], states: CoordinateState) -> list[tuple[Law, A
     for law in laws:
         fields = states.q, states.qd, states.target, states.target_speed
         q, qd, target, speed = (None if x is None else x[law.coordinate] for x in fields)
-        at = CoordinateState(q, states.dt, qd if law.needs_speed else None, target, speed)
+        gap = None if law.normal is None else states.q[law.normal]
+        at = CoordinateState(q, states.dt, qd if law.needs_speed else None, target, speed, gap)
         if law.elementwise:
             forces.append((law, law.force(at)))
         else:

@@ -43,9 +43,9 @@ def start_state(
     """A state of a system from coordinates by joint name and poses by body name.
 
     Bodies with a pose stand there, at rest unless they have a velocity. From them and the world,
-    breadth first and joints in the order they were added, each joint places the body at its other
-    end with its q and qd (zero by default). What is left stands at the identity. Joints that close
-    a loop get the coordinates that follow.
+    breadth first and joints in the order they were added, each joint but contacts places the body
+    at its other end with its q and qd (zero by default). What is left stands at the identity.
+    Joints that close a loop, and contacts, get the coordinates that follow.
 
     q, qd: a number or (dof,) per joint, with any batch axes at the end; q also chooses the turn of
         angles that wind
@@ -160,6 +160,7 @@ class _Ends:
     child: int
     parent: int
     dof: int
+    places: bool
 
 
 @partial(jax.jit, static_argnames=("forward", "batch"))
@@ -239,8 +240,9 @@ def _spanning_tree(
     """Bodies to place, each with the joint that does, breadth first; None for the identity."""
     at: dict[int, list[int]] = {}
     for j, end in enumerate(ends):
-        at.setdefault(end.child, []).append(j)
-        at.setdefault(end.parent, []).append(j)
+        if end.places:
+            at.setdefault(end.child, []).append(j)
+            at.setdefault(end.parent, []).append(j)
     order, seen, tree = [WORLD_INDEX, *placed], {WORLD_INDEX, *placed}, []
     reached = 0
     for root in [WORLD_INDEX, *range(bodies)]:
@@ -265,7 +267,7 @@ def _ends(system: System) -> list[_Ends]:
     found: dict[int, _Ends] = {}
     for group in system.groups:
         for j, child, parent in zip(group.joints, group.child, group.parent, strict=True):
-            found[j] = _Ends(child, parent, group.coupling.dof)
+            found[j] = _Ends(child, parent, group.coupling.dof, group.coupling.places_bodies)
     return [found[j] for j in range(len(found))]
 
 

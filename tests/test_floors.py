@@ -13,11 +13,11 @@ MOST_LINES = 420
 # Low to high. A name is a file or a folder of jaxjoints/; the groups of a floor never meet.
 FLOORS = [
     [{"pytree", "rotation", "spatial", "blocks", "parallel"}],
-    [{"rows", "couplings", "laws", "drives", "transmissions"}, {"solve"}],
+    [{"rows", "couplings", "laws", "contact_laws", "drives", "transmissions"}, {"solve"}],
     [{"joint_space", "configurations"}],
     [{"system", "kinematics"}],
     [{"layout", "node_rows", "constraints"}],
-    [{"builder", "grouping", "joint_validation", "start", "validation"}],
+    [{"builder", "contacts", "grouping", "joint_validation", "start", "validation"}],
     [{"integrate"}],
     [{"simulate"}],
     [{"identify"}],

@@ -68,12 +68,14 @@ class Coupling:
     elementwise: the methods are written in components (see `spatial`) and take trailing batch axes
         as they are, which spares the mapping; never so the residuals of velocity and acceleration
     velocity_rows, acceleration_rows: numbers of components of those residuals
+    places_bodies: a start may place bodies by the coordinates; False without a `pose` (contacts)
     """
 
     dof: ClassVar[int]
     elementwise: ClassVar[bool] = False
     velocity_rows: ClassVar[int] = 0
     acceleration_rows: ClassVar[int] = 0
+    places_bodies: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Pose T_GD on the joint's surface with coordinates q, shape (k,)."""

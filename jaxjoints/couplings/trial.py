@@ -101,7 +101,8 @@ def _trials(structure: Any, shapes: tuple, dtype: Any) -> Iterator[tuple[str, An
         given = coupling, T, some()
         yield "residual(T, t)", lambda c, T, t: c.residual(T, t), given, some(6 - dof)
         return
-    yield "pose(q)", lambda c, q: c.pose(q), (coupling, some(dof)), T
+    if coupling.places_bodies:
+        yield "pose(q)", lambda c, q: c.pose(q), (coupling, some(dof)), T
     if isinstance(coupling, Chart):
         return
 
