@@ -17,10 +17,12 @@ FOLDER = Path(__file__).parents[1] / "examples"
 DIFFERENCED = 1e-4  # central differences of step 1e-2, of rates of order one
 LARGEST = 250e3  # of a file [bytes]
 BASES = (jaxjoints.Coupling, jaxjoints.Chart, jaxjoints.Residual)
+# Of couplings with poses: contacts have none.
 COUPLINGS = [
     value
     for value in map(vars(jaxjoints).get, jaxjoints.__all__)
     if inspect.isclass(value) and issubclass(value, jaxjoints.Coupling) and value not in BASES
+    if value.places_bodies
 ]
 
 

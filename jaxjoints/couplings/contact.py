@@ -56,7 +56,8 @@ class Contact(_Contact):
     `CoulombFriction` on the others resists; `contact_laws` makes them, `SystemBuilder.contact` all.
 
     Special values: where the axes of round shapes meet, the normal is their common normal, or x of
-    D; between parallel axes the force acts in the middle of what faces each other.
+    D; between parallel axes the force acts half-way between their middles, or next to that where
+    they face each other.
 
     shape_C, shape_D: a pair of `shapes.candidates`
 

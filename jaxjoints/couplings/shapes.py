@@ -9,12 +9,15 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.lax import stop_gradient
 from jax.typing import ArrayLike
 
 from ..pytree import struct
 from ..spatial import Pose, cross, dot, norm
 from .wrench import axes, check_length
 
+# ε of `_nearest` for the precision of float32, 64: above its rounding, which it divides.
+PARALLEL = {4: 1e-5, 8: 1e-10}
 CORNERS = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
 
 
@@ -217,6 +220,10 @@ def _between_segments(C: Any, D: Any, T: Pose) -> Touch:
     common = jnp.where(skew[None], common / jnp.where(skew, aside, 1.0)[None], x)
     apart = distance > 0
     normal = jnp.where(apart[None], between / jnp.where(apart, distance, 1.0)[None], common)
+    # Where the nearest points lie does not count to first order: exact also between parallel axes,
+    # where ε decides, and the derivatives of s and t are large.
+    for place, slope in ((s, dot(normal, u)), (t, -dot(normal, v))):
+        distance = distance - stop_gradient(slope) * (place - stop_gradient(place))
     gap = distance - radius_C - radius_D
     return Touch(gap, on_D + (radius_D + gap / 2)[None] * normal, normal)
 
@@ -225,10 +232,10 @@ def _nearest(r: Array, u: Array, half_C: Array, v: Array, half_D: Array) -> tupl
     """Places s, t [m] along unit axes u, v of the nearest points of two segments.
 
     They minimize |r + s u - t v|² + ε (s² + t²) within ± the half lengths, r from the middle of the
-    second to that of the first. ε, the root of the precision, decides between parallel axes, where
-    the middle of what faces each other is taken; it adds at most ε L² / 8 to the squared distance.
+    second to that of the first. ε decides between parallel axes: half-way between their middles,
+    or as near to that as the axes face each other; it adds at most ε (s² + t²) to the square.
     """
-    ε = float(jnp.finfo(r.dtype).eps) ** 0.5
+    ε = PARALLEL[r.dtype.itemsize]
     along, c, f = dot(u, v), dot(u, r), dot(v, r)
     both = cross(u, v)
     # (1 + ε)² - (u·v)² without cancellation.
