@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .laws import CoordinateState, Law, Limits
+from .laws import CoordinateState, Law, Limits, check_numbers
 from .pytree import replace, static, struct
 from .rows import Bound, zero_like
 
@@ -24,15 +24,14 @@ class ContactLimits(Limits):
     Bodies that come at each other faster than `bounce_speed` leave with `restitution` times that
     speed or more, in the step that would make them touch or, without `anticipate`, the step after.
 
-    restitution: e in [0, 1], or None; bounce_speed: least speed that bounces [m/s]
+    bounce_speed: least speed that bounces [m/s]
     speed: at which the surface moves outwards and pushes what touches it away [m/s], or None
-    Other fields: as in `Limits`
+    Other fields: as in `Limits`, lower 0 and no upper
 
     Source: ODE's manual, dSurfaceParameters (bounce, bounce_vel, motionN).
     """
 
     lower: Array | float | None = 0.0
-    restitution: Array | float | None = None
     bounce_speed: Array | float = 0.0
     speed: Array | float | None = None
 
@@ -63,9 +62,6 @@ class ContactLimits(Limits):
         """See `Law.check`."""
         if self.lower is None or self.upper is not None:
             return "keeps a gap above lower; leave upper out"
-        e = self.restitution
-        if e is not None and not ((np.asarray(e) >= 0) & (np.asarray(e) <= 1)).all():
-            return f"restitution {e} must lie in [0, 1]"
         if not (np.asarray(self.bounce_speed) >= 0).all():
             return f"bounce_speed {self.bounce_speed} must be >= 0"
         return super().check()
@@ -105,13 +101,10 @@ class ContactFriction(Law):
 
     def check(self) -> str | None:
         """See `Law.check`."""
-        for field in ("friction", "force_limit", "slip", "speed"):
-            value = np.asarray(getattr(self, field))
-            if not np.isfinite(value).all():
-                return f"{field} {value} must be finite"
-            if field in ("force_limit", "slip") and (value < 0).any():
-                return f"{field} {value} must be >= 0"
-        return None
+        for field in ("force_limit", "slip"):
+            if (np.asarray(getattr(self, field)) < 0).any():
+                return f"{field} {getattr(self, field)} must be >= 0"
+        return check_numbers(self, "speed")
 
 
 def contact_laws(

@@ -349,7 +349,8 @@ def _warn_outside(system: System, state: State) -> None:
     rank = state.time.ndim + 1
     for group in system.groups:
         for law in group.laws:
-            for field, sign in SIDES.get(type(law), ()):
+            sides = next((x for kind, x in SIDES.items() if isinstance(law, kind)), ())
+            for field, sign in sides:
                 bound = getattr(law, field)
                 if bound is None:
                     continue
