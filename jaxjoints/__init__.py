@@ -52,7 +52,9 @@ from .laws import (
 )
 from .parallel import use_all_cores
 from .pytree import map_trailing, replace, static, struct
+from .rattle import Rattle
 from .rows import Bushing, Compliance, Softness, softness_spring, spring_softness
+from .runge_kutta import RungeKutta
 from .simulate import project, rollout, step
 from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
@@ -179,6 +181,8 @@ __all__ = [
     "project",
     "replicate",
     "SemiImplicitEuler",
+    "Rattle",
+    "RungeKutta",
     "Newton",
     "ProjectedGaussSeidel",
     "use_all_cores",

@@ -1,5 +1,6 @@
 """From places to impulses: the rows of all joints and laws, and the problem they make together."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -41,18 +42,38 @@ def row_problem(
     velocity: Array,
     dt: Array,
     control: Control,
-    before: Array,
+    before: Array | None = None,
+    *,
+    force_time: Array | None = None,
+    changed: Callable[[NodeRows], NodeRows] = lambda own: own,
 ) -> RowProblem:
     """Rows of all joints and laws for one step of dt [s].
 
     velocity: twists (6, bodies + 1, *batch) in body axes without the impulses of this step
-    before: the same at the start of the step
+    before: the same at the start of the step, for laws that need it
+    force_time: how long laws that hold no position act [s], dt by default
+    changed: what each group's rows become before they are put together
     """
-    system = mechanism.system
-    plan = layout(system)
-    rows = all_rows(mechanism, places, dt, control, before)
-    parts = [_problem(own, velocity, dt, mechanism) for own in rows]
-    return _join(plan, parts)
+    rows = all_rows(mechanism, places, dt, control, before, force_time)
+    parts = [_problem(changed(own), velocity, dt, mechanism) for own in rows]
+    return _join(layout(mechanism.system), parts)
+
+
+def row_values(mechanism: Mechanism, places: tuple[JointPlaces, ...], along: RowProblem) -> Array:
+    """φ of the bilateral rows, 0 of those without, and the coordinates of the others, for the rows
+    of the problem `along`, shape (rows, nodes, *batch).
+    """
+    parts = []
+    one = jnp.ones((), mechanism.inverse_mass.dtype)
+    for own in all_rows(mechanism, places, one, Control()):
+        found = [own.error, *(own.q[c][None] for c in own.rows.hard + own.rows.soft)]
+        tail = jnp.broadcast_shapes(*(x.shape[1:] for x in found))
+        value = jnp.concatenate([jnp.broadcast_to(x, x.shape[:1] + tail) for x in found])
+        none = [value[0]] * len(own.rows.soft)
+        parts.append(
+            {"rate": value, "compliance": value, "stiffness": none, "impulse": none, "bounds": []}
+        )
+    return _join(layout(mechanism.system), parts, along, bounded=False).rate
 
 
 def projection_problem(

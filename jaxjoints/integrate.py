@@ -1,6 +1,6 @@
 """Time stepping: from the state at the start of a step to the state at its end."""
 
-from typing import Literal
+from typing import Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +48,16 @@ from .system import Control, Info, State
 NEWTON = Newton()
 
 
+class Scheme(Protocol):
+    """What takes a mechanism from one state to the next: a frozen record of its settings."""
+
+    def advance(
+        self, mechanism: Mechanism, state: State, control: Control, dt: Array
+    ) -> tuple[State, Info]:
+        """One step of dt [s]; all arrays with the batch axes of the mechanism."""
+        ...
+
+
 @struct
 class SemiImplicitEuler:
     """Semi-implicit Euler with ERP, ODE's scheme: new velocities, then positions from them.
@@ -69,9 +79,9 @@ class SemiImplicitEuler:
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
-        """One step of dt [s]; all arrays with the batch axes of the mechanism."""
+        """See `Scheme.advance`."""
         places = joint_places(mechanism, state, transport=self.gyroscopic == "transport")
-        free = _free_twists(self, mechanism, state, control, dt)
+        free = free_twists(mechanism, state, control, dt, gyroscopic=self.gyroscopic)
         if control.effort is not None:
             free = free + effort_impulse(mechanism, places, control.effort, dt)
         plan = layout(mechanism.system)
@@ -89,7 +99,7 @@ class SemiImplicitEuler:
             new = replace(new, impulse=jax.lax.stop_gradient(flat_impulses(plan, solution)))
         for _ in range(self.projections if plan.structure is not None else 0):
             new = projected(mechanism, new, problem, solution.factors)
-        return new, _info(mechanism, places, solution, twist, new, q, dt)
+        return new, step_info(mechanism, places, solution, twist, new, q, dt)
 
 
 def projected(
@@ -120,21 +130,29 @@ def projected(
     )
 
 
-def _free_twists(
-    scheme: SemiImplicitEuler, mechanism: Mechanism, state: State, control: Control, dt: Array
+def free_twists(
+    mechanism: Mechanism,
+    state: State,
+    control: Control,
+    dt: Array,
+    *,
+    gyroscopic: str = "transport",
 ) -> Array:
-    """Twists in body axes after dt without impulses of rows, (6, bodies + 1, *batch)."""
+    """Twists in body axes after dt without impulses of rows, (6, bodies + 1, *batch).
+
+    gyroscopic: as in `SemiImplicitEuler`; "transport" leaves the turning of ω to the motion
+    """
     system = mechanism.system
-    moving = _moving(mechanism, state)
+    moving = moving_bodies(mechanism, state)
     q = quat_normalize(state.quaternion)
     given = body_twists(state)
     inertia = system.inertia
     linear, omega = given[:3], given[3:]
     spin = matvec(inertia, omega)
-    if scheme.gyroscopic == "implicit":
+    if gyroscopic == "implicit":
         # (I - h [L]ₓ)⁻¹ L: ODE's implicit gyroscopic term (Lacoursière) in body axes.
         omega = materialize(multiply(inverse(inertia - dt * skew(spin)), spin))
-    elif scheme.gyroscopic == "explicit":
+    elif gyroscopic == "explicit":
         omega = omega - dt * matvec(mechanism.inverse_inertia[:, :, :-1], cross(omega, spin))
     push = jnp.broadcast_to(dt * system.gravity[:, None], linear.shape)
     if control.wrench is not None:
@@ -180,7 +198,7 @@ def _moved(
             mechanism.inverse_inertia[:, :, :-1], quat_rotate_inverse(quaternion, spin)
         )
         turned = quat_rotate(*materialize((quaternion, carried)))
-        moving = _moving(mechanism, state)
+        moving = moving_bodies(mechanism, state)
         omega = turned if moving.all() else jnp.where(moving, turned, omega)
     return replace(
         state,
@@ -192,7 +210,7 @@ def _moved(
     )
 
 
-def _info(
+def step_info(
     mechanism: Mechanism,
     places: tuple[JointPlaces, ...],
     solution: RowSolution | None,
@@ -250,7 +268,7 @@ def _info(
     )
 
 
-def _moving(mechanism: Mechanism, state: State) -> np.ndarray:
+def moving_bodies(mechanism: Mechanism, state: State) -> np.ndarray:
     """True for bodies that obey forces, shape (1, bodies, *1)."""
     moving = np.array(mechanism.system.topology.moving)
     return moving.reshape((1, -1) + (1,) * state.time.ndim)

@@ -56,6 +56,11 @@ class Law:
         """The row for one coordinate of a joint that moves as given."""
         raise NotImplementedError
 
+    @property
+    def holds(self) -> bool:
+        """Whether the law keeps a coordinate where it may be, rather than pushing it (static)."""
+        return self.kind is Hard or (self.kind is Bound and not self.two_sided)
+
     def check(self) -> str | None:
         """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
         return None
@@ -101,6 +106,11 @@ class Limits(Law):
     def needs_speed(self) -> bool:
         """See `Law`."""
         return self.restitution is not None
+
+    @property
+    def holds(self) -> bool:
+        """See `Law.holds`: a soft stop is a spring."""
+        return self.stiffness is None
 
     def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""

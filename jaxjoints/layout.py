@@ -130,12 +130,13 @@ def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...], rigid: bool) -> L
     placed = [[position[node_of[g, i]] for i in order] for g, order in enumerate(by_group)]
     concatenated = [at for group in placed for at in group]
     height = max(len(rows.rows) for rows in group_rows)
-    row, node, unused = [], [], []
+    row, node, unused, placeless = [], [], [], []
     for rows, at in zip(group_rows, placed, strict=True):
         for coordinate in rows.soft:
             row += [rows.place(coordinate)] * len(at)
             node += at
         unused += [(r, place) for place in at for r in range(len(rows.rows), height)]
+        placeless += [(r, place) for place in at for r, w in enumerate(rows.rows) if w >= 6]
     bodies = len(moving)
     sides, permutations = [], []
     for side, having in enumerate(plan.sides):
@@ -145,7 +146,14 @@ def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...], rigid: bool) -> L
         same = np.array_equal(order, np.arange(len(order)))
         permutations.append(None if same else tuple(map(int, order)))
     structure = RowStructure(
-        plan, bodies, height, tuple(sides), tuple(row), tuple(node), tuple(unused)
+        plan,
+        bodies,
+        height,
+        tuple(sides),
+        tuple(row),
+        tuple(node),
+        tuple(unused),
+        tuple(placeless),
     )
     bounds = _slots(groups, group_rows)
     return Layout(tuple(group_rows), orders, tuple(permutations), structure, bounds, rigid)

@@ -55,10 +55,14 @@ def all_rows(
     dt: Array,
     control: Control,
     before: Array | None = None,
+    force_time: Array | None = None,
 ) -> Iterator[NodeRows]:
-    """The rows of all groups, in the order of the layout; before: twists at the start of the step,
-    None where nothing moves.
+    """The rows of all groups, in the order of the layout.
+
+    before: twists at the start of the step, None where nothing moves
+    force_time: how long laws that hold no position act [s], dt by default
     """
+    force_time = dt if force_time is None else force_time
     system = mechanism.system
     plan = layout(system)
     count = len(system.groups)
@@ -73,9 +77,9 @@ def all_rows(
             erp=soft.erp,
             cfm=soft.cfm,
             error=place.rows.error,
-            drift=_drift(place, dt),
+            drift=_drift(place, force_time),
             q=place.rows.q,
-            forces=_forces(group.laws, _states(group, place, dt, control, before)),
+            forces=_forces(group.laws, _states(group, place, dt, control, before), force_time),
             rigid=group.rigid,
             on=on,
         )
@@ -99,7 +103,7 @@ def all_rows(
             error=none,
             drift=none,
             q=value,
-            forces=_forces(group.laws, CoordinateState(value, dt, qd)),
+            forces=_forces(group.laws, CoordinateState(value, dt, qd), force_time),
             rigid=group.rigid,
             on=on,
         )
@@ -146,17 +150,20 @@ def _states(
     return CoordinateState(q, dt, qd, target, speed)
 
 
-def _forces(laws: tuple[Law, ...], states: CoordinateState) -> list[tuple[Law, Any]]:
+def _forces(
+    laws: tuple[Law, ...], states: CoordinateState, force_time: Array
+) -> list[tuple[Law, Any]]:
     """What each law of a group asks for, arrays (joints, *batch)."""
     forces = []
     for law in laws:
         fields = states.q, states.qd, states.target, states.target_speed
         q, qd, target, speed = (None if x is None else x[law.coordinate] for x in fields)
         gap = None if law.normal is None else states.q[law.normal]
-        at = CoordinateState(q, states.dt, qd if law.needs_speed else None, target, speed, gap)
+        dt = states.dt if law.holds else force_time
+        at = CoordinateState(q, dt, qd if law.needs_speed else None, target, speed, gap)
         if law.elementwise:
             forces.append((law, law.force(at)))
         else:
-            one = lambda law, at: law.force(replace(at, dt=states.dt))  # noqa: E731
+            one = lambda law, at, dt=dt: law.force(replace(at, dt=dt))  # noqa: E731
             forces.append((law, map_trailing(one, q.ndim, law, replace(at, dt=None))))
     return forces

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.tree_util import Partial
 
-from .integrate import SemiImplicitEuler, projected
+from .integrate import Scheme, SemiImplicitEuler, projected
 from .kinematics import prepare
 from .layout import layout
 from .parallel import cores, default_tile, map_tiles
@@ -38,7 +38,7 @@ def step(
     control: Control | None = None,
     *,
     dt: Array | float,
-    scheme: SemiImplicitEuler = DEFAULT_SCHEME,
+    scheme: Scheme = DEFAULT_SCHEME,
 ) -> tuple[State, Info]:
     """One time step of one environment or of any number of them (batch axes last).
 
@@ -84,7 +84,7 @@ def rollout(
     record: Callable[[State, Info], Any] | None = None,
     checkpoint: int | None = None,
     tile: int | None = None,
-    scheme: SemiImplicitEuler = DEFAULT_SCHEME,
+    scheme: Scheme = DEFAULT_SCHEME,
 ) -> tuple[State, Any]:
     """Many steps in one compiled loop, for one environment or a batch (batch axes last).
 
@@ -141,7 +141,7 @@ def _rollout(
     state: State,
     controls: Any,
     dt: Array,
-    scheme: SemiImplicitEuler,
+    scheme: Scheme,
     record: Partial | None,
     *,
     counts: Counts,
@@ -176,7 +176,7 @@ def _run(
     state: State,
     controls: Any,
     dt: Array,
-    scheme: SemiImplicitEuler,
+    scheme: Scheme,
     record: Partial | None,
     counts: Counts,
 ) -> tuple[State, Any]:

@@ -16,9 +16,9 @@ FLOORS = [
     [{"rows", "couplings", "laws", "contact_laws", "drives", "transmissions"}, {"solve"}],
     [{"joint_space", "configurations"}],
     [{"system", "kinematics"}],
-    [{"layout", "node_rows", "constraints"}],
+    [{"layout", "node_rows", "constraints", "stages"}],
     [{"builder", "contacts", "grouping", "joint_validation", "start", "validation"}],
-    [{"integrate"}],
+    [{"integrate", "rattle", "runge_kutta"}],
     [{"simulate"}],
     [{"identify"}],
 ]

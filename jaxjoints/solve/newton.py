@@ -242,6 +242,11 @@ def solve_again(problem: RowProblem, factors: Factor, rate: Array) -> Array:
     return _solve_linear(regularized(problem), factors, correct=False)[0]
 
 
+def solve_with(problem: RowProblem, factors: Factor) -> Array:
+    """Impulses of a problem without bounds by the factor of one with the same rows and laws."""
+    return _solve_linear(regularized(problem), factors)[0]
+
+
 def _solve_linear(
     problem: RowProblem, factors: Factor | None = None, correct: bool = True
 ) -> tuple[Array, Factor]:

@@ -40,7 +40,8 @@ class RowStructure:
 
     sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
         nodes and the bodies there, `bodies` standing for whatever does not move
-    row, node: place of each coordinate row; unused: places of rows that do not exist
+    row, node: place of each coordinate row; unused: places of rows that do not exist; placeless: of
+        those at velocity and acceleration level, which have no error
     """
 
     plan: Plan
@@ -50,6 +51,7 @@ class RowStructure:
     row: tuple[int, ...]
     node: tuple[int, ...]
     unused: tuple[tuple[int, int], ...]
+    placeless: tuple[tuple[int, int], ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -61,6 +63,14 @@ class RowStructure:
         """True where a row is bilateral or does not exist, shape (rows, nodes)."""
         mask = np.ones((self.rows, self.nodes), bool)
         mask[list(self.row), list(self.node)] = False
+        return mask
+
+    @cached_property
+    def without_error(self) -> np.ndarray:
+        """True where a row has no error, shape (rows, nodes)."""
+        mask = np.zeros((self.rows, self.nodes), bool)
+        for row, node in self.placeless:
+            mask[row, node] = True
         return mask
 
     @cached_property
