@@ -250,7 +250,7 @@ def _second_stage(
         linear = linear - first.sign * λ
         if first.upper is None:
             pushed = λ > c * (first.sign * u + first.bias + first.compliance * λ)
-            bound = replace(bound, present=bound.present * pushed)
+            bound = replace(bound, present=jnp.where(pushed, bound.present, 0.0))
         bounds.append(bound)
     none = jnp.zeros_like(linear)
     return replace(problem, stiffness=none, impulse=linear, bounds=tuple(bounds))
@@ -303,7 +303,7 @@ def _mean_omega(mechanism: Mechanism, omega: Array, dt: Array) -> Array:
         spin = matvec(inertia, mean)
         turn = cross(mean, spin)
         r = dt * mean
-        bend = jacobian_inverse_coefficient(dot(r, r)) * cross(r, dt * turn)
+        bend = jacobian_inverse_coefficient(dot(r, r))[None] * cross(r, dt * turn)
         left = mean + matvec(inverse, 0.5 * dt * turn + bend) - omega
         unit = jnp.eye(3, dtype=mean.dtype).reshape(3, 3, *(1,) * (mean.ndim - 1))
         columns = [
@@ -320,7 +320,7 @@ def _solved(columns: list[Array], right: Array) -> Array:
     a, b, c = columns
     across = cross(b, c)
     determinants = dot(right, across), dot(a, cross(right, c)), dot(a, cross(b, right))
-    return jnp.stack(determinants) / dot(a, across)
+    return jnp.stack(determinants) / dot(a, across)[None]
 
 
 def _ended(

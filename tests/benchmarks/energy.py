@@ -1,0 +1,89 @@
+"""How far the schemes stray from the exact motion, in energy and from their loops, beside MuJoCo.
+
+    python tests/benchmarks/energy.py
+
+Three links and the four-bar of `cases`, float64, one environment each, 1 s from rest: position
+error of a body's centre against RK4 at 0.1 ms, largest difference of the energy from that of the
+start, largest gap of the loop. MuJoCo, where it is installed, holds the loop by soft constraints
+with its default settings. The table is in jaxjoints/DESIGN.md.
+"""
+
+from functools import partial
+
+import jax
+import numpy as np
+from cases import chain, four_bar
+from description import mjcf, state, system
+
+import jaxjoints as jj
+
+try:
+    import mujoco
+except ImportError:
+    mujoco = None
+
+STEPS = (0.001, 0.002, 0.005, 0.010)
+DURATION, FINE = 1.0, 1e-4
+SCHEMES = {
+    "semi-implicit Euler": jj.SemiImplicitEuler(),
+    "the same, one projection": jj.SemiImplicitEuler(projections=1),
+    "RATTLE": jj.Rattle(),
+    "RK4": jj.RungeKutta(),
+}
+
+
+def ours(mechanism, scheme, dt: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Centres at the end (3, bodies), energies (steps + 1,), and largest errors of the loop."""
+    built = system(mechanism)
+    start = jax.tree.map(lambda x: x[..., 0], state(mechanism, built, 1))
+
+    def record(state, info):
+        return sum(jj.energy(built, state)), info.error
+
+    run = jax.jit(
+        partial(jj.rollout, dt=dt, steps=round(DURATION / dt), scheme=scheme, record=record)
+    )
+    end, (energy, error) = run(built, start)
+    begin = sum(jj.energy(built, start))
+    return np.asarray(end.position), np.append(begin, energy), np.asarray(error)
+
+
+def theirs(mechanism, integrator: str, dt: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same by MuJoCo."""
+    model = mujoco.MjModel.from_xml_string(mjcf(mechanism, dt, f'integrator="{integrator}"'))
+    data = mujoco.MjData(model)
+    data.qpos[:] = mechanism.start(1)[0][0]
+    energies, gaps = [], []
+    for _ in range(round(DURATION / dt) + 1):
+        mujoco.mj_forward(model, data)
+        mujoco.mj_energyPos(model, data)
+        mujoco.mj_energyVel(model, data)
+        energies.append(data.energy.sum())
+        gaps.append(np.linalg.norm(data.efc_pos) if mechanism.loops else 0.0)
+        centres = data.xipos[1:].T.copy()
+        mujoco.mj_step(model, data)
+    return centres, np.array(energies), np.array(gaps)
+
+
+def main() -> None:
+    """Print the table."""
+    for name, mechanism in (("three-link chain", chain(3)), ("four-bar", four_bar())):
+        exact, *_ = ours(mechanism, jj.RungeKutta(), FINE)
+        engines = {key: partial(ours, mechanism, scheme) for key, scheme in SCHEMES.items()}
+        if mujoco is not None:
+            for integrator in ("Euler", "implicitfast", "RK4"):
+                engines[f"MuJoCo {integrator}"] = partial(theirs, mechanism, integrator)
+        print(f"\n| {name} | " + " | ".join(f"{1e3 * dt:g} ms" for dt in STEPS) + " |")
+        print("|---" * (len(STEPS) + 1) + "|")
+        for engine, run in engines.items():
+            cells = []
+            for dt in STEPS:
+                centres, energy, gap = run(dt)
+                away, drift = np.abs(centres - exact).max(), np.abs(energy - energy[0]).max()
+                cells.append(f"{away:.0e}, {drift:.0e}, {gap.max():.0e}")
+            print(f"| {engine} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    main()
