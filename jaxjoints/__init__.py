@@ -35,6 +35,8 @@ from .couplings.shapes import Box, Capsule, HalfSpace, Point, Sphere, Touch, tou
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .drives import Armature, Effort, Motor, Servo
+from .external import wrench_at
+from .fields import BodyDamping, BodyMotion, Drag, Field, PointForce
 from .identify import Identified, Motion, Unknown, identify, pose_residuals
 from .integrate import SemiImplicitEuler
 from .joint_space import JointSpace
@@ -171,6 +173,13 @@ __all__ = [
     "Effort",
     "spring_softness",
     "softness_spring",
+    # forces from outside
+    "Field",
+    "BodyMotion",
+    "PointForce",
+    "Drag",
+    "BodyDamping",
+    "wrench_at",
     # simulating
     "System",
     "State",

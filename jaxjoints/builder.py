@@ -15,10 +15,20 @@ from .contacts import contact_points
 from .couplings.coupling import Coupling
 from .couplings.nonholonomic import extra_rows
 from .couplings.shapes import Shape
-from .grouping import GivenJoint, GivenTransmission, joint_groups, transmission_groups
+from .fields import Field
+from .grouping import (
+    GivenField,
+    GivenJoint,
+    GivenTransmission,
+    field_groups,
+    joint_groups,
+    transmission_groups,
+)
 from .joint_validation import (
+    check_fields,
     critical_damping,
     read_coupling,
+    read_field,
     read_laws,
     read_transmission,
     winding_notes,
@@ -97,6 +107,7 @@ class SystemBuilder:
         self._bodies: dict[str, _Body] = {}
         self._joints: dict[str, GivenJoint] = {}
         self._transmissions: dict[str, GivenTransmission] = {}
+        self._fields: dict[str, GivenField] = {}
         self._notes: list[str] = []
 
     def body(
@@ -312,6 +323,33 @@ class SystemBuilder:
         self._notes += notes
         return name
 
+    def field(self, name: str, field: Field, *, bodies: str | Sequence[str] | None = None) -> str:
+        """Let a force from outside act on bodies that are there already; returns its name.
+
+        field: drag, damping, a force at a point, or one of your own (see `Field`)
+        bodies: names of those that it acts on; None for all that move, those to come included
+
+        Raises: ValueError naming the field, the value and the rule; for what is not finite at the
+            start, when the system is built.
+        """
+        owner = f"field {name!r}"
+        if bodies is not None:
+            bodies = (bodies,) if isinstance(bodies, str) else tuple(bodies)
+            for i, body in enumerate(bodies):
+                if body not in self._bodies:
+                    raise ValueError(
+                        f"{owner}: {body!r} is no body; {near_matches(body, self._bodies)} (bodies "
+                        "are added before their fields)"
+                    )
+                if body in bodies[:i]:
+                    raise ValueError(f"{owner}: body {body!r} is given twice; name each once")
+                if not self._bodies[body].moving:
+                    raise ValueError(
+                        f"{owner}: {body!r} moves as prescribed, whatever the forces; leave it out"
+                    )
+        _add("field", self._fields, name, GivenField(read_field(owner, field), bodies))
+        return name
+
     def build(self) -> tuple[System, State]:
         """The system and the state it starts from.
 
@@ -330,6 +368,7 @@ class SystemBuilder:
             bodies=tuple(bodies),
             joints=tuple(joints),
             transmissions=tuple(self._transmissions),
+            fields=tuple(self._fields),
             moving=tuple(body.moving for body in bodies.values()),
             notes=tuple(self._notes),
         )
@@ -341,6 +380,7 @@ class SystemBuilder:
             gravity=jnp.array(self._gravity, dtype),
             groups=groups,
             transmissions=transmission_groups(self._transmissions, list(joints), groups),
+            fields=field_groups(self._fields, index, topology.moving),
             topology=topology,
         )
         ranks = tuple(leaf.ndim for leaf in jax.tree.leaves(system))
@@ -352,6 +392,7 @@ class SystemBuilder:
             pose=_given(bodies, "pose"),
             velocity=_given(bodies, "velocity"),
         )
+        check_fields(system, state)
         return system, state
 
     def _springs(

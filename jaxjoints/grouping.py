@@ -1,4 +1,4 @@
-"""From declared joints and transmissions to groups of like ones, stacked."""
+"""From declared joints, transmissions and fields to groups of like ones, stacked."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -10,11 +10,12 @@ import numpy as np
 from jax import Array
 
 from .couplings.coupling import Coupling
+from .fields import Field
 from .laws import Law
 from .rows import Bushing, Compliance
 from .spatial import Pose
 from .start import WORLD_INDEX
-from .system import JointGroup, TransmissionGroup
+from .system import FieldGroup, JointGroup, TransmissionGroup
 from .transmissions import Transmission
 from .validation import precision
 
@@ -89,6 +90,18 @@ class GivenTransmission:
         names = ("transmission", "laws", "erp", "cfm", "springs", "enabled")
         values = (self.transmission, self.laws, *self.softness, self.springs, self.enabled)
         return dict(zip(names, values, strict=True))
+
+
+@dataclass(frozen=True)
+class GivenField:
+    """A field as it was declared, its record checked; bodies: None for all that move."""
+
+    field: Field
+    bodies: tuple[str, ...] | None
+
+    def __str__(self) -> str:
+        on = "all bodies" if self.bodies is None else ", ".join(map(repr, self.bodies))
+        return f"{type(self.field).__name__} on {on}"
 
 
 def joint_groups(
@@ -170,6 +183,27 @@ def _rigid(softness: tuple[np.ndarray, np.ndarray], springs: Compliance | Bushin
     if isinstance(springs, Compliance):
         return not springs.compliance.any()
     return springs is None and not softness[1].any()
+
+
+def field_groups(
+    fields: Mapping[str, GivenField], index: Mapping[str, int], moving: tuple[bool, ...]
+) -> tuple[FieldGroup, ...]:
+    """Fields of equal type, stacked.
+
+    index: of the bodies, by name; moving: which of them do
+    """
+    everyone = tuple(i for i, moves in enumerate(moving) if moves)
+    kinds: dict[Hashable, list] = {}
+    for member, own in enumerate(fields.values()):
+        leaves, structure = jax.tree.flatten(own.field)
+        bodies = everyone if own.bodies is None else tuple(index[name] for name in own.bodies)
+        kind = structure, tuple(x.shape for x in leaves)
+        kinds.setdefault(kind, []).append((own.field, member, bodies))
+    made = []
+    for found in kinds.values():
+        records, members, bodies = zip(*found, strict=True)
+        made.append(FieldGroup(jax.tree.map(_stacked, *records), members, bodies))
+    return tuple(made)
 
 
 def _stacked(*leaves: Array) -> Array:

@@ -16,6 +16,7 @@ from .constraints import (
     row_problem,
     start_impulses,
 )
+from .external import external_wrench
 from .kinematics import (
     JointPlaces,
     Mechanism,
@@ -155,9 +156,10 @@ def free_twists(
     elif gyroscopic == "explicit":
         omega = omega - dt * matvec(mechanism.inverse_inertia[:, :, :-1], cross(omega, spin))
     push = jnp.broadcast_to(dt * system.gravity[:, None], linear.shape)
-    if control.wrench is not None:
+    wrench = external_wrench(mechanism, state, control, dt)
+    if wrench is not None:
         inverse_mass = mechanism.inverse_mass[None, :-1]
-        force, torque = control.wrench[:3], quat_rotate_inverse(q, control.wrench[3:])
+        force, torque = wrench[:3], quat_rotate_inverse(q, wrench[3:])
         push = push + dt * inverse_mass * force
         omega = omega + dt * matvec(mechanism.inverse_inertia[:, :, :-1], torque)
     linear = linear + quat_rotate_inverse(q, push)

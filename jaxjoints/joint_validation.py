@@ -1,25 +1,36 @@
-"""Checks of what a user gives for joints and transmissions, in standard form afterwards."""
+"""Checks of what a user gives for joints, transmissions and fields, in standard form afterwards."""
 
 import dataclasses
 import math
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from .couplings.coupling import Coupling
 from .couplings.nonholonomic import extra_rows
-from .couplings.trial import captured_complaint, rest_complaint, shape_complaint
+from .couplings.trial import (
+    captured_complaint,
+    function_complaint,
+    rest_complaint,
+    shape_complaint,
+)
+from .fields import BodyMotion, Field, defines
 from .laws import Law, Limits, Lock, SpringDamper
 from .pytree import replace
 from .rows import Compliance, Hard
+from .spatial import Pose
+from .system import State, System
 from .transmissions import Transmission
 from .validation import float_leaves, precision, read_numbers
 
 PASSIVE = ("stiffness", "damping", "friction", "inertia")
+FIELD_METHODS = ("wrench", "settled")
 
 
 def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, list[str]]:
@@ -145,6 +156,55 @@ def read_transmission(owner: str, transmission: Any, dof: int) -> Transmission:
     return made
 
 
+def read_field(owner: str, field: Any) -> Field:
+    """A field with float arrays for leaves, its functions of the right shapes."""
+    if not isinstance(field, Field):
+        made = isinstance(field, type) and issubclass(field, Field)
+        hint = f"write {field.__name__}(…)" if made else "give a record such as Drag(linear=0.1)"
+        raise ValueError(f"{owner}: {field!r} is not a field; {hint}")
+    made, kind = _checked(owner, field), type(field).__name__
+    some = jnp.zeros((3, 3), precision())
+    vector, number = some[0], some[0, 0]
+    motion = BodyMotion(
+        Pose.identity(dtype=vector.dtype), vector, vector, number, some, vector, number, number
+    )
+    wanted = {"wrench": jnp.zeros(6, vector.dtype), "settled": (vector, vector)}
+    own = [name for name in FIELD_METHODS if defines(made, name)]
+    if not own:
+        raise ValueError(f"{owner}: {kind} defines neither wrench nor settled; give it one of them")
+    for name in own:
+        function, given = getattr(type(made), name), (made, motion)
+        problem = function_complaint(f"{name}(motion)", function, given, wanted[name])
+        if problem:
+            raise ValueError(f"{owner}: {kind}.{problem}")
+    return made
+
+
+def check_fields(system: System, state: State) -> None:
+    """ValueError for a field of which something, value or derivative, is not finite at the start,
+    where the bodies are placed and at rest.
+    """
+    still, now = np.zeros(3, state.time.dtype), np.zeros((), state.time.dtype)
+    bodies = state.position, state.quaternion, system.mass, system.inertia, system.com
+    position, quaternion, mass, inertia, com = map(np.asarray, bodies)
+    for group in system.fields:
+        for i, member in enumerate(group.members):
+            field = jax.tree.map(lambda x: np.asarray(x)[..., i], group.field)  # noqa: B023
+            name = f"field {system.topology.fields[member]!r}: {type(field).__name__}"
+            for b in group.bodies[i]:
+                pose = Pose(position[:, b], quaternion[:, b])
+                own = mass[b], inertia[:, :, b], com[:, b]
+                motion = BodyMotion(pose, still, still, *own, np.asarray(state.time), now)
+                for method in FIELD_METHODS:
+                    words = _unsteady(field, motion, method) if defines(field, method) else None
+                    if words:
+                        raise ValueError(
+                            f"{name}.{method} {words} not finite for body "
+                            f"{system.topology.bodies[b]!r} at rest where it starts; guard its "
+                            "divisions, roots and norms with jnp.where on what goes into them"
+                        )
+
+
 def winding_notes(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> list[str]:
     """A note for each pair of limits further apart than a turn of an angle that winds.
 
@@ -199,6 +259,24 @@ def _checked(owner: str, record: Any) -> Any:
             field = jax.tree_util.keystr(path).lstrip(".")
             raise ValueError(f"{name} {field} {np.asarray(leaf)} must be finite")
     return given
+
+
+def _unsteady(field: Field, motion: BodyMotion, method: str) -> str | None:
+    value, slope = _trial(field, motion, method)
+    return "is" if not value else None if slope else "has a derivative that is"
+
+
+@partial(jax.jit, static_argnames="method")
+def _trial(field: Field, motion: BodyMotion, method: str) -> tuple[Array, Array]:
+    """Whether what a field gives, and its derivative by the motion, are finite."""
+
+    def finite(tree):
+        return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
+
+    def found(motion):
+        return getattr(field, method)(motion)
+
+    return finite(found(motion)), finite(jax.jacfwd(found)(motion))
 
 
 def _check_normals(owner: str, laws: list[Law]) -> None:

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.tree_util import Partial
 
+from .external import settled
 from .integrate import Scheme, SemiImplicitEuler, projected
-from .kinematics import prepare
+from .kinematics import Mechanism, prepare
 from .layout import layout
 from .parallel import cores, default_tile, map_tiles
 from .pytree import map_trailing
@@ -54,7 +55,7 @@ def step(
     batch = batch_shape(system, state, control)
     mechanism = prepare(system, len(batch), layout(system).orders)
     dt = jnp.asarray(dt, state.position.dtype)
-    return scheme.advance(mechanism, _full(state, batch), _expanded(control, len(batch)), dt)
+    return _advanced(scheme, mechanism, _full(state, batch), _expanded(control, len(batch)), dt)
 
 
 def project(system: System, state: State, *, iterations: int = 3) -> State:
@@ -187,7 +188,7 @@ def _run(
     saved = jax.checkpoint if counts.checkpoint else lambda f: f
 
     def advance(state, control):
-        return scheme.advance(mechanism, state, control, dt)
+        return _advanced(scheme, mechanism, state, control, dt)
 
     # A step kept as its start is computed again in reverse; its hundreds of inner results, each an
     # array over time, would cost more time, memory and compilation than that.
@@ -229,6 +230,14 @@ def _run(
     carry, records = jax.lax.scan(saved(chunk), (state, info), arrays, length=counts.chunks)
     merge = (counts.chunks * counts.units,)
     return carry[0], jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records)
+
+
+def _advanced(
+    scheme: SemiImplicitEuler, mechanism: Mechanism, state: State, control: Control, dt: Array
+) -> tuple[State, Info]:
+    """One step of a scheme, and what fields make of its velocities."""
+    new, info = scheme.advance(mechanism, state, control, dt)
+    return settled(mechanism, new, dt), info
 
 
 def _counts(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from .couplings.coupling import Coupling
+from .fields import Field
 from .laws import Law
 from .pytree import expand_trailing, replace, static, struct
 from .rows import Bushing, Compliance
@@ -22,7 +23,7 @@ from .transmissions import Transmission
 
 WORLD = "world"
 # What the groups of a System consist of, by its fields.
-ELEMENTS = {"groups": "joint", "transmissions": "transmission"}
+ELEMENTS = {"groups": "joint", "transmissions": "transmission", "fields": "field"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +34,14 @@ class Topology:
     joints: tuple[str, ...]
     moving: tuple[bool, ...]
     transmissions: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.bodies, self.joints, self.transmissions, self.moving, self.ranks))
+        names = self.bodies, self.joints, self.transmissions, self.fields
+        return hash((*names, self.moving, self.ranks))
 
     def __hash__(self) -> int:
         return self._hash
@@ -135,12 +138,25 @@ class TransmissionGroup:
 
 
 @struct
+class FieldGroup:
+    """All fields of one type, stacked.
+
+    field: the record, every leaf with an axis of fields after its own axes
+    members: index of each field in the system; bodies: indices of those that each acts on
+    """
+
+    field: Field
+    members: tuple[int, ...] = static()
+    bodies: tuple[tuple[int, ...], ...] = static()
+
+
+@struct
 class System:
     """A mechanism: bodies and joints in any graph, a tree of float leaves. See `SystemBuilder`.
 
     `jax.grad(loss)(system)` has the gradient with respect to every number in it, read by name
     with `joint` and by body index from `mass`, `inertia`, `com`. Change numbers with `replace` and
-    `with_joint`.
+    `with_joint`, `with_transmission`, `with_field`.
 
     mass: [kg], shape (bodies,); inertia: about the centre of mass in body axes [kg m²], shape
     (3, 3, bodies); com: centre of mass in the body frame [m], shape (3, bodies); gravity: in the
@@ -153,6 +169,7 @@ class System:
     gravity: Array
     groups: tuple[JointGroup, ...]
     transmissions: tuple[TransmissionGroup, ...] = ()
+    fields: tuple[FieldGroup, ...] = ()
     topology: Topology = static(kw_only=True)
 
     @property
@@ -212,6 +229,14 @@ class System:
         enabled).
         """
         return self._with("transmissions", name, **changes)
+
+    def field(self, name: str) -> FieldGroup:
+        """One field's record without the stacking axis, and the bodies that it acts on."""
+        return self._one("fields", name, "members", "bodies")
+
+    def with_field(self, name: str, field: Field) -> "System":
+        """The system with a field replaced by a record of the same type, as in `with_joint`."""
+        return self._with("fields", name, field=field)
 
     def _one(self, kind: str, name: str, *fields: str) -> Any:
         """One item of a group, its leaves and the given static fields."""

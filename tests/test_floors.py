@@ -13,9 +13,9 @@ MOST_LINES = 420
 # Low to high. A name is a file or a folder of jaxjoints/; the groups of a floor never meet.
 FLOORS = [
     [{"pytree", "rotation", "spatial", "blocks", "parallel"}],
-    [{"rows", "couplings", "laws", "contact_laws", "drives", "transmissions"}, {"solve"}],
+    [{"rows", "couplings", "laws", "contact_laws", "drives", "transmissions", "fields"}, {"solve"}],
     [{"joint_space", "configurations"}],
-    [{"system", "kinematics"}],
+    [{"system", "kinematics", "external"}],
     [{"layout", "node_rows", "constraints", "stages"}],
     [{"builder", "contacts", "grouping", "joint_validation", "start", "validation"}],
     [{"integrate", "rattle", "runge_kutta"}],

@@ -60,9 +60,26 @@ def rest_complaint(coupling: Coupling) -> tuple[str | None, str | None]:
     return None, f"{name} has a derivative of rank {rank} instead of {wanted} at rest: {tail}"
 
 
+def function_complaint(name: str, function: Any, given: tuple, wanted: Any) -> str | None:
+    """What is wrong with what a function returns for the given arguments, traced, or None."""
+    try:
+        found = jax.eval_shape(function, *given)
+    except TRACING as error:
+        return (
+            f"{name} cannot be traced: it uses NumPy, `if` or float() on numbers that JAX does not "
+            f"know yet; write it with jax.numpy and jnp.where ({_first_line(error)})"
+        )
+    except (TypeError, ValueError, IndexError, AttributeError, KeyError) as error:
+        return f"{name} fails: {type(error).__name__}: {_first_line(error)}"
+    # As text: what comes back may be of any type.
+    if _written(found) != _written(wanted):
+        return f"{name} returns {_written(found)}; it must return {_written(wanted)}"
+    return None
+
+
 @lru_cache(maxsize=1024)
 def _complaint(structure: Any, shapes: tuple, dtype: Any) -> str | None:
-    problems = (_wrong(*trial) for trial in _trials(structure, shapes, dtype))
+    problems = (function_complaint(*trial) for trial in _trials(structure, shapes, dtype))
     return next((problem for problem in problems if problem), None)
 
 
@@ -128,22 +145,6 @@ def _name_of(array: jax.Array, method: Any) -> str:
             if value is array:
                 return f"the array {name!r}"
     return "an array"
-
-
-def _wrong(name: str, function: Any, given: tuple, wanted: Any) -> str | None:
-    try:
-        found = jax.eval_shape(function, *given)
-    except TRACING as error:
-        return (
-            f"{name} cannot be traced: it uses NumPy, `if` or float() on numbers that JAX does not "
-            f"know yet; write it with jax.numpy and jnp.where ({_first_line(error)})"
-        )
-    except (TypeError, ValueError, IndexError, AttributeError, KeyError) as error:
-        return f"{name} fails: {type(error).__name__}: {_first_line(error)}"
-    # As text: what comes back may be of any type.
-    if _written(found) != _written(wanted):
-        return f"{name} returns {_written(found)}; it must return {_written(wanted)}"
-    return None
 
 
 def _written(tree: Any) -> str:
