@@ -37,6 +37,7 @@ from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .drives import Armature, Effort, Motor, Servo
 from .external import wrench_at
 from .fields import BodyDamping, BodyMotion, Drag, Field, PointForce
+from .guard import Cause
 from .identify import Identified, Motion, Unknown, identify, pose_residuals
 from .integrate import SemiImplicitEuler
 from .joint_space import JointSpace
@@ -185,6 +186,7 @@ __all__ = [
     "State",
     "Control",
     "Info",
+    "Cause",
     "step",
     "rollout",
     "project",

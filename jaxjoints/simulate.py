@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.tree_util import Partial
 
-from .external import settled
+from .guard import FAILURE, Policy, guarded, secured
 from .integrate import Scheme, SemiImplicitEuler, projected
-from .kinematics import Mechanism, prepare
+from .kinematics import prepare
 from .layout import layout
 from .parallel import cores, default_tile, map_tiles
 from .pytree import map_trailing
@@ -26,7 +26,7 @@ from .system import (
     control_ranks,
     expand,
 )
-from .validation import check_time_step
+from .validation import check_policy, check_shapes, check_time_step
 
 Controller = Callable[[State], Control]
 
@@ -40,22 +40,31 @@ def step(
     *,
     dt: Array | float,
     scheme: Scheme = DEFAULT_SCHEME,
+    control_policy: Policy = "stop",
 ) -> tuple[State, Info]:
     """One time step of one environment or of any number of them (batch axes last).
 
     Every leaf of system, state and control is shared by all environments or carries all batch axes.
-    Pure and not compiled here: wrap it in `jax.jit`, `jax.grad`, `jax.vmap` as you like.
+    Pure and not compiled here: wrap it in `jax.jit`, `jax.grad`, `jax.vmap` as you like. A bad
+    environment (see `Cause`) stays as it was, without effect on others or on gradients.
 
     dt: time step [s]
+    control_policy: for an environment with NaN or infinity in its control: "stop" it, or make the
+        step without control ("zero"); either way `Info.cause` says so
     Returns: the state at the end of the step, and what the step did
     Raises: ValueError for a time step out of (0, 1] s and for axes that do not fit
     """
     check_time_step(dt)
+    check_policy(control_policy)
     control = Control() if control is None else control
+    check_shapes(system, state, control)
     batch = batch_shape(system, state, control)
+    dt, state = jnp.asarray(dt, state.position.dtype), _full(state, batch)
+    system, haven, cause = secured(system, state)
     mechanism = prepare(system, len(batch), layout(system).orders)
-    dt = jnp.asarray(dt, state.position.dtype)
-    return _advanced(scheme, mechanism, _full(state, batch), _expanded(control, len(batch)), dt)
+    control = _expanded(control, len(batch))
+    carry, info = guarded(scheme, mechanism, haven, (state, cause), control, dt, control_policy)
+    return carry[0], info
 
 
 def project(system: System, state: State, *, iterations: int = 3) -> State:
@@ -86,8 +95,12 @@ def rollout(
     checkpoint: int | None = None,
     tile: int | None = None,
     scheme: Scheme = DEFAULT_SCHEME,
+    control_policy: Policy = "stop",
 ) -> tuple[State, Any]:
     """Many steps in one compiled loop, for one environment or a batch (batch axes last).
+
+    An environment that turns bad (see `Cause`) stands still from there on at its last good state,
+    with `Info.ok` false, without effect on others; no gradient flows through it.
 
     controls: a `Control` whose arrays have a time axis in front, one entry per control interval;
         or a function of one environment's state; or None
@@ -103,14 +116,17 @@ def rollout(
         in a core's cache and divide the batch, dealt out to all cores after `use_all_cores`;
         elsewhere all of them. Results do not depend on it
     scheme: integrator
+    control_policy: as for `step`
 
     Returns: the final state, and the records stacked over time
     Raises: ValueError for a time step out of (0, 1] s and for counts or axes that do not fit
     """
     check_time_step(dt)
+    check_policy(control_policy)
     by_function = callable(controls)
     intervals = None if controls is None or by_function else _intervals(controls)
     counts = _counts(steps, substeps, record_every, checkpoint, intervals, by_function)
+    check_shapes(system, state, None if by_function else controls, leading=("steps",))
     first = None if intervals is None else jax.tree.map(lambda x: x[0], controls)
     batch = batch_shape(system, state, first)
     return _rollout(
@@ -122,6 +138,7 @@ def rollout(
         record if record is None or isinstance(record, Partial) else Partial(record),
         counts=counts,
         tile=_tile(tile, batch, len(system.topology.joints)),
+        policy=control_policy,
     )
 
 
@@ -136,7 +153,7 @@ class Counts(NamedTuple):
     checkpoint: bool
 
 
-@partial(jax.jit, static_argnames=("counts", "tile"))
+@partial(jax.jit, static_argnames=("counts", "tile", "policy"))
 def _rollout(
     system: System,
     state: State,
@@ -147,10 +164,11 @@ def _rollout(
     *,
     counts: Counts,
     tile: int,
+    policy: Policy,
 ) -> tuple[State, Any]:
     batch = state.time.shape
     if tile in (0, *batch):
-        return _run(system, state, controls, dt, scheme, record, counts)
+        return _run(system, state, controls, dt, scheme, record, counts, policy)
     arrays, function = (None, controls) if callable(controls) else (controls, None)
     given, structure = jax.tree.flatten((system, state, arrays))
     ranks = [
@@ -167,7 +185,7 @@ def _rollout(
         parts = iter(whole), iter(batched)
         leaves = [next(parts[one]) for one in split]
         system, state, arrays = jax.tree.unflatten(structure, leaves)
-        return _run(system, state, function or arrays, dt, scheme, record, counts)
+        return _run(system, state, function or arrays, dt, scheme, record, counts, policy)
 
     return map_tiles(run, (shared, function, dt, scheme, record), batched, tile, cores())
 
@@ -180,38 +198,44 @@ def _run(
     scheme: Scheme,
     record: Partial | None,
     counts: Counts,
+    policy: Policy,
 ) -> tuple[State, Any]:
     """All steps of one tile."""
     batch = state.time.shape
+    system, haven, cause = secured(system, state)
     mechanism = prepare(system, len(batch), layout(system).orders)
     by_function = callable(controls)
     saved = jax.checkpoint if counts.checkpoint else lambda f: f
 
-    def advance(state, control):
-        return _advanced(scheme, mechanism, state, control, dt)
+    def advance(carry, control):
+        return guarded(scheme, mechanism, haven, carry, control, dt, policy)
 
     # A step kept as its start is computed again in reverse; its hundreds of inner results, each an
     # array over time, would cost more time, memory and compilation than that.
-    advance = jax.checkpoint(advance, prevent_cse=False)
+    kept = jax.checkpoint_policies.save_only_these_names(FAILURE)
+    advance = jax.checkpoint(advance, prevent_cse=False, policy=kept)
 
     def interval(carry, control):
         """Steps under one control."""
         if by_function:
-            control = map_trailing(controls, len(batch), carry[0])
+            state = carry[0][0]
+            control = map_trailing(controls, len(batch), state)
+            check_shapes(system, state, control)
         control = Control() if control is None else _expanded(control, len(batch))
 
         def one(carry, _):
-            state, info = advance(carry[0], control)
-            return (state, None if record is None else info), None
+            moved, info = advance(carry[0], control)
+            return (moved, None if record is None else info), None
 
         return jax.lax.scan(one, carry, None, length=counts.steps)
 
     def unit(carry, controls):
         """Intervals between two records."""
         carry, _ = jax.lax.scan(interval, carry, controls, length=counts.intervals)
+        (state, _), info = carry
         if record is None:
-            return carry, carry[0]
-        return carry, map_trailing(lambda state, info: record(state, info), len(batch), *carry)
+            return carry, state
+        return carry, map_trailing(lambda state, info: record(state, info), len(batch), state, info)
 
     def chunk(carry, controls):
         """Units whose inner states are computed again in reverse differentiation."""
@@ -219,7 +243,7 @@ def _run(
 
     info = None
     if record is not None:
-        shapes = jax.eval_shape(lambda s: advance(s, Control())[1], state)
+        shapes = jax.eval_shape(lambda s: advance((s, cause), Control())[1], state)
         info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     arrays = None
     if controls is not None and not by_function:
@@ -227,17 +251,11 @@ def _run(
         arrays = jax.tree.map(
             lambda x: jnp.repeat(x, counts.repeats, axis=0).reshape(shape + x.shape[1:]), controls
         )
-    carry, records = jax.lax.scan(saved(chunk), (state, info), arrays, length=counts.chunks)
+    carry, records = jax.lax.scan(
+        saved(chunk), ((state, cause), info), arrays, length=counts.chunks
+    )
     merge = (counts.chunks * counts.units,)
-    return carry[0], jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records)
-
-
-def _advanced(
-    scheme: SemiImplicitEuler, mechanism: Mechanism, state: State, control: Control, dt: Array
-) -> tuple[State, Info]:
-    """One step of a scheme, and what fields make of its velocities."""
-    new, info = scheme.advance(mechanism, state, control, dt)
-    return settled(mechanism, new, dt), info
+    return carry[0][0], jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records)
 
 
 def _counts(

@@ -355,6 +355,8 @@ class Info:
     """What a step did, per environment.
 
     ok: everything is finite and the solve reached rounding, shape (*batch)
+    cause: why the environment stands still or its step is of no use, a `Cause`, int32 (*batch);
+        where it stands still the rest is 0
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
     error: largest bilateral error at the start of the step [m or rad], shape (*batch)
     q, qd: coordinates at the start of the step, their speeds at its end, (coordinates, *batch)
@@ -373,6 +375,7 @@ class Info:
     wrench: Array
     law_force: Array
     transmission_force: Array
+    cause: Array | None = None
 
 
 def batch_shape(system: System, state: State, control: Control | None) -> tuple[int, ...]:

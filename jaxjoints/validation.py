@@ -16,6 +16,7 @@ from .couplings.nonholonomic import extra_rows
 from .pytree import replace
 from .rows import Bushing, Compliance, Softness
 from .spatial import Pose, quat_from_matrix, quat_normalize
+from .system import Control, State, System, batch_shape
 
 ATTACHMENTS = {"C": (0.0, 0.0), "own": (0.0, 1.0), "midpoint": (0.5, 0.5)}
 
@@ -27,6 +28,35 @@ def check_time_step(dt: Any) -> None:
     value = read_numbers("time step", "dt", dt, finite=False)
     if not ((value > 0) & (value <= 1)).all():
         raise ValueError(f"time step: dt {dt} must be > 0 and at most 1 s; give seconds, e.g. 1e-3")
+
+
+def check_policy(policy: Any) -> None:
+    """Raise ValueError unless a control policy is one that there is."""
+    if policy not in ("stop", "zero"):
+        raise ValueError(f"control_policy {policy!r} must be 'stop' or 'zero'")
+
+
+def check_shapes(
+    system: System, state: State, control: Any, *, leading: tuple[str, ...] = ()
+) -> None:
+    """Raise ValueError for arrays of a state or control that do not fit the system or the batch.
+
+    leading: names of axes that the arrays of the control have in front
+    """
+    bodies, coordinates = len(system.topology.bodies), system.coordinates
+    per_body = {"position": 3, "quaternion": 4, "velocity": 3, "omega": 3}
+    own = {name: (size, bodies) for name, size in per_body.items()} | {"q": (coordinates,)}
+    _check_axes("state", state, own, None, ())
+    if control is None:
+        return
+    if not isinstance(control, Control):
+        raise ValueError(f"control: {control!r} must be a Control(effort=…), or None")
+    own = {
+        "effort": (coordinates,),
+        "wrench": (6, bodies),
+        "twist": (6, len(system.topology.prescribed)),
+    }
+    _check_axes("control", control, own, batch_shape(system, state, None) or None, leading)
 
 
 def precision() -> np.dtype:
@@ -239,6 +269,32 @@ def float_leaves(name: str, value: Any) -> Any:
         raise ValueError(
             f"{name} {value!r} must be numbers; mark a field that is not with `static()`"
         ) from error
+
+
+def _check_axes(
+    owner: str,
+    record: Any,
+    own: dict[str, tuple[int, ...]],
+    batch: tuple[int, ...] | None,
+    leading: tuple[str, ...],
+) -> None:
+    """ValueError where a field has other axes than its own, or after them others than the batch."""
+    for name, sizes in own.items():
+        if getattr(record, name) is None:
+            continue
+        shape, first = jnp.shape(getattr(record, name)), len(leading)
+        end = first + len(sizes)
+        if shape[first:end] == sizes and (batch is None or shape[end:] in ((), batch)):
+            continue
+        wanted = [*leading, *map(str, sizes)]
+        shared, each = (
+            f"({', '.join(axes)}{',' * (len(axes) == 1)})"
+            for axes in (wanted, [*wanted, *(map(str, batch) if batch else ("*batch",))])
+        )
+        raise ValueError(
+            f"{owner}: {name} has shape {shape}; it must be {shared}, shared by all environments, "
+            f"or {each}, the batch axes at the end"
+        )
 
 
 def _all_numbers(value: Any) -> bool:
