@@ -56,6 +56,7 @@ from .laws import (
 from .parallel import use_all_cores
 from .pytree import map_trailing, replace, static, struct
 from .rattle import Rattle
+from .readout import Energies, Readings, Readout, energies, reaction, readout
 from .rows import Bushing, Compliance, Softness, softness_spring, spring_softness
 from .runge_kutta import RungeKutta
 from .simulate import project, rollout, step
@@ -204,6 +205,12 @@ __all__ = [
     "joint_errors",
     "energy",
     "momentum",
+    "energies",
+    "Energies",
+    "reaction",
+    "readout",
+    "Readout",
+    "Readings",
     # one joint in joint space
     "JointSpace",
     "BodySpeeds",

@@ -108,7 +108,9 @@ def guarded(
     # No gradient flows through an environment that stands still.
     new = _chosen(still, stop_gradient(state), new)
     poor = info.residual > UNSOLVED * (1 + largest(jnp.abs(new.velocity), 2))
-    info = _without(still, info)
+    effort = jnp.zeros_like(state.q) if control.effort is None else control.effort
+    effort, step = jnp.broadcast_to(effort, state.q.shape), jnp.broadcast_to(dt, cause.shape)
+    info = _without(still, replace(info, effort=effort, dt=step))
     shown = _first((still, cause), (told, Cause.CONTROL), (poor, Cause.SOLVER))
     return (new, cause), replace(info, ok=info.ok & (shown == Cause.NONE), cause=shown)
 
@@ -140,8 +142,9 @@ def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
     That one fails is known after the step only, so derivatives are those of a second evaluation: in
     reverse the one that a checkpoint makes anyway, if it keeps `FAILURE`.
     """
-    found = attempted(*primals)
-    bad = checkpoint_name(found[2], FAILURE) != Cause.NONE
+    new, info, cause = attempted(*primals)
+    cause = checkpoint_name(cause, FAILURE)
+    bad = cause != Cause.NONE
     leaves, structure = jax.tree.flatten(primals)
     slopes = jax.tree.leaves(tangents)
     varying = [i for i, slope in enumerate(slopes) if not isinstance(slope, SymbolicZero)]
@@ -155,7 +158,7 @@ def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
         return _attempt(*others, haven, cause, state, control, dt)
 
     _, slope = jax.jvp(safe, [leaves[i] for i in varying], [slopes[i] for i in varying])
-    return found, slope
+    return (new, info, cause), slope
 
 
 attempted.defjvp(_attempted_jvp, symbolic_zeros=True)

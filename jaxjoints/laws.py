@@ -61,6 +61,10 @@ class Law:
         """Whether the law keeps a coordinate where it may be, rather than pushing it (static)."""
         return self.kind is Hard or (self.kind is Bound and not self.two_sided)
 
+    def energy(self, q: Array) -> Array:
+        """Energy [J] that the law stores at a coordinate q, a scalar; 0 unless it is a spring."""
+        return jnp.zeros_like(q)
+
     def check(self) -> str | None:
         """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
         return None
@@ -143,6 +147,14 @@ class Limits(Law):
             bias = jnp.where(hits & (approach < 0), bounce, bias)
         violation = zero_like(q) if soft else outside
         return Bound(sign, bias, cfm / dt + zero_like(q), present, violation)
+
+    def energy(self, q: Array) -> Array:
+        """See `Law.energy`: ½ k times the square of the way past a soft bound."""
+        if self.stiffness is None:
+            return jnp.zeros_like(q)
+        below = 0.0 if self.lower is None else jnp.maximum(self.lower - q, 0.0)
+        above = 0.0 if self.upper is None else jnp.maximum(q - self.upper, 0.0)
+        return 0.5 * self.stiffness * (below + above) ** 2
 
     def check(self) -> str | None:
         """See `Law.check`."""
@@ -267,6 +279,10 @@ class SpringDamper(Law):
         q, dt = at.q, at.dt
         resistance = dt * (dt * self.stiffness + self.damping)
         return Linear(resistance + zero_like(q), -dt * self.stiffness * (q - self.rest))
+
+    def energy(self, q: Array) -> Array:
+        """See `Law.energy`: ½ k (q - rest)²."""
+        return 0.5 * self.stiffness * (q - self.rest) ** 2
 
     def check(self) -> str | None:
         """See `Law.check`."""

@@ -15,6 +15,7 @@ from .kinematics import prepare
 from .layout import layout
 from .parallel import cores, default_tile, map_tiles
 from .pytree import map_trailing
+from .readout import Readout
 from .system import (
     CONTROL_RANKS,
     STATE_RANKS,
@@ -31,6 +32,8 @@ from .validation import check_policy, check_shapes, check_time_step
 Controller = Callable[[State], Control]
 
 DEFAULT_SCHEME = SemiImplicitEuler()
+# Records that are trees already, as `jit` wants them.
+Ready = Partial | Readout
 
 
 def step(
@@ -91,7 +94,7 @@ def rollout(
     steps: int | None = None,
     substeps: int = 1,
     record_every: int = 1,
-    record: Callable[[State, Info], Any] | None = None,
+    record: Callable[[State, Info], Any] | Readout | None = None,
     checkpoint: int | None = None,
     tile: int | None = None,
     scheme: Scheme = DEFAULT_SCHEME,
@@ -108,7 +111,8 @@ def rollout(
     substeps: steps per control interval, the control held in between
     record_every: steps per record; it divides `substeps` or is a multiple of it
     record: what to keep of (state, info), the state by default; `lambda state, info: (state, info)`
-        keeps both, of the last step before each record. Time comes first in the result
+        keeps both, of the last step before each record; or what a `readout` names. Time comes first
+        in the result
     checkpoint: for reverse differentiation, None keeps the state at every step, from which the step
         is computed again; an integer n keeps that of every n-th step only, or of as many as divide
         the records evenly, and computes the steps between once more, for bounded memory
@@ -135,7 +139,7 @@ def rollout(
         Partial(controls) if by_function and not isinstance(controls, Partial) else controls,
         jnp.asarray(dt, state.position.dtype),
         scheme,
-        record if record is None or isinstance(record, Partial) else Partial(record),
+        Partial(record) if callable(record) and not isinstance(record, Ready) else record,
         counts=counts,
         tile=_tile(tile, batch, len(system.topology.joints)),
         policy=control_policy,
@@ -160,7 +164,7 @@ def _rollout(
     controls: Any,
     dt: Array,
     scheme: Scheme,
-    record: Partial | None,
+    record: Ready | None,
     *,
     counts: Counts,
     tile: int,
@@ -196,7 +200,7 @@ def _run(
     controls: Any,
     dt: Array,
     scheme: Scheme,
-    record: Partial | None,
+    record: Ready | None,
     counts: Counts,
     policy: Policy,
 ) -> tuple[State, Any]:
@@ -235,6 +239,8 @@ def _run(
         (state, _), info = carry
         if record is None:
             return carry, state
+        if isinstance(record, Readout):
+            return carry, record(system, state, info)
         return carry, map_trailing(lambda state, info: record(state, info), len(batch), state, info)
 
     def chunk(carry, controls):

@@ -357,6 +357,8 @@ class Info:
     ok: everything is finite and the solve reached rounding, shape (*batch)
     cause: why the environment stands still or its step is of no use, a `Cause`, int32 (*batch);
         where it stands still the rest is 0
+    effort: of the control along each coordinate, shape (coordinates, *batch)
+    dt: length of the step [s], shape (*batch)
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
     error: largest bilateral error at the start of the step [m or rad], shape (*batch)
     q, qd: coordinates at the start of the step, their speeds at its end, (coordinates, *batch)
@@ -376,6 +378,8 @@ class Info:
     law_force: Array
     transmission_force: Array
     cause: Array | None = None
+    effort: Array | None = None
+    dt: Array | None = None
 
 
 def batch_shape(system: System, state: State, control: Control | None) -> tuple[int, ...]:

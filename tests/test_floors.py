@@ -18,7 +18,7 @@ FLOORS = [
     [{"system", "kinematics", "external"}],
     [{"layout", "node_rows", "constraints", "stages"}],
     [{"builder", "contacts", "grouping", "joint_validation", "start", "validation"}],
-    [{"integrate", "rattle", "runge_kutta", "guard"}],
+    [{"integrate", "rattle", "runge_kutta", "guard", "readout"}],
     [{"simulate"}],
     [{"identify"}],
 ]
