@@ -97,7 +97,7 @@ def guarded(
     state, cause = carry
     standing = cause != Cause.NONE
     told = jnp.zeros_like(standing)
-    for leaf in jax.tree.leaves(control):
+    for leaf in (x for x in jax.tree.leaves(control) if x.size):
         told = told | ~jnp.isfinite(largest(jnp.abs(leaf), leaf.ndim - cause.ndim))
     stopped = [(told, Cause.CONTROL)]
     if policy == "zero":
