@@ -128,7 +128,8 @@ def inverse_of_three(A: Array) -> Array:
     cofactors = jnp.roll(turned, -1, axis=1) * jnp.roll(again, -2, axis=1) - jnp.roll(
         turned, -2, axis=1
     ) * jnp.roll(again, -1, axis=1)
-    X = jnp.swapaxes(cofactors / jnp.sum(A[0] * cofactors[0], axis=0), 0, 1)
+    determinant = jnp.sum(A[0] * cofactors[0], axis=0)[None, None]
+    X = jnp.swapaxes(cofactors / determinant, 0, 1)
     unit = jnp.eye(3, dtype=A.dtype).reshape(3, 3, *(1,) * (A.ndim - 2))
     return product(X, 2 * unit - product(A, X))
 

@@ -10,11 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .contact_laws import contact_laws
-from .contacts import contact_points
+from .contacts import add_contact
 from .couplings.coupling import Coupling
 from .couplings.nonholonomic import extra_rows
-from .couplings.shapes import Shape
 from .fields import Field
 from .grouping import (
     GivenField,
@@ -86,6 +84,8 @@ class SystemBuilder:
     >>> shoulder = world.joint("shoulder", Hinge(axis=(0.0, 1.0, 0.0)), child=arm, q=0.3)
     >>> system, state = world.build()
     """
+
+    contact = add_contact
 
     def __init__(
         self,
@@ -235,42 +235,6 @@ class SystemBuilder:
         self._notes += notes + law_notes + winding_notes(owner, coupling, laws)
         self._check_masses(owner, child, parent)
         return name
-
-    def contact(
-        self,
-        name: str,
-        shape_C: Shape,
-        shape_D: Shape,
-        *,
-        child: str,
-        parent: str = WORLD,
-        frame_C: Any = None,
-        frame_D: Any = None,
-        **surface: Any,
-    ) -> tuple[str, ...]:
-        """Let two bodies touch where they may; returns the names of the joints that this makes.
-
-        Each point of contact is a joint, a `Contact` of its own: `name` if there is one, else
-        `name`/0, `name`/1, …: the corners of a box on a half-space, the ends of a capsule on it.
-
-        shape_C, shape_D: of child and parent, see `touches` for the pairs
-        child, parent, frame_C, frame_D: as in `joint`, where the shapes stand in the bodies
-        surface: friction and so on, see `contact_laws`
-
-        Raises: ValueError naming the contact, the field, the value and the rule.
-        """
-        owner = f"contact {name!r}"
-        frame_C, frame_D = (
-            read_pose(owner, field, frame)
-            for field, frame in (("frame_C", frame_C), ("frame_D", frame_D))
-        )
-        laws = contact_laws(owner=owner, **surface)
-        points = contact_points(owner, shape_C, shape_D)
-        names = [name] if len(points) == 1 else [f"{name}/{i}" for i in range(len(points))]
-        for one, (coupling, at_C, at_D) in zip(names, points, strict=True):
-            frames = {"frame_C": frame_C @ at_C, "frame_D": frame_D @ at_D}
-            self.joint(one, coupling, child=child, parent=parent, laws=laws, **frames)
-        return tuple(names)
 
     def transmission(
         self,

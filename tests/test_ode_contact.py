@@ -62,7 +62,7 @@ class Bench:
         two = len(first["bodies"]) == 2
         builder = jj.SystemBuilder()
         for i in range(len(first["bodies"])):
-            builder.body(f"{i}", mass=1.0, inertia=(1.0, 1.0, 1.0))
+            builder.body(f"{i}", mass=1.0, inertia=(1.0, 1.0, 1.0), pose=(0.0, 0.0, 1.0))
         for i in range(self.contacts):
             builder.joint(
                 f"{i}",
