@@ -1,8 +1,6 @@
 """SystemBuilder: bodies and joints by name, checked as they come, made into System and State."""
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,6 +13,7 @@ from .couplings.coupling import Coupling
 from .couplings.nonholonomic import extra_rows
 from .fields import Field
 from .grouping import (
+    GivenBody,
     GivenField,
     GivenJoint,
     GivenTransmission,
@@ -22,8 +21,11 @@ from .grouping import (
     joint_groups,
     transmission_groups,
 )
+from .groups import Topology
 from .joint_validation import (
+    check_ends,
     check_fields,
+    check_masses,
     critical_damping,
     read_coupling,
     read_field,
@@ -36,7 +38,7 @@ from .pytree import replace
 from .rows import Bushing, Compliance, Softness
 from .spatial import Pose
 from .start import WORLD_INDEX, start_state
-from .system import WORLD, State, System, Topology
+from .system import WORLD, State, System
 from .transmissions import Transmission
 from .validation import check_time_step as check_time_step
 from .validation import (
@@ -52,21 +54,6 @@ from .validation import (
     read_switch,
     read_velocity,
 )
-
-MASS_RATIO = 1e6
-
-
-@dataclass(frozen=True)
-class _Body:
-    mass: float
-    inertia: np.ndarray
-    com: np.ndarray
-    pose: Pose | None
-    velocity: Array | None
-    moving: bool
-
-    def __str__(self) -> str:
-        return f"mass {self.mass:g}, com {self.com.tolist()}"
 
 
 class SystemBuilder:
@@ -104,7 +91,7 @@ class SystemBuilder:
             read_softness("system", given, 0)
         if isinstance(softness, Softness):
             self._rigid = softness
-        self._bodies: dict[str, _Body] = {}
+        self._bodies: dict[str, GivenBody] = {}
         self._joints: dict[str, GivenJoint] = {}
         self._transmissions: dict[str, GivenTransmission] = {}
         self._fields: dict[str, GivenField] = {}
@@ -144,7 +131,7 @@ class SystemBuilder:
             raise ValueError(f"{owner}: this name stands for the world; choose another")
         com = read_numbers(owner, "com", com, (3,))
         checked_mass = read_mass(owner, mass, prescribed)
-        body = _Body(
+        body = GivenBody(
             mass=checked_mass,
             inertia=read_inertia(
                 owner,
@@ -201,7 +188,7 @@ class SystemBuilder:
         Raises: ValueError naming the joint, the field, the value and the rule.
         """
         owner = f"joint {name!r}"
-        self._check_ends(owner, child, parent)
+        check_ends(owner, self._bodies, child, parent)
         if frame_W is not None:
             if frame_C is not None or frame_D is not None:
                 raise ValueError(f"{owner}: give frame_W or frame_C and frame_D, not both")
@@ -233,7 +220,7 @@ class SystemBuilder:
         )
         _add("joint", self._joints, name, joint)
         self._notes += notes + law_notes + winding_notes(owner, coupling, laws)
-        self._check_masses(owner, child, parent)
+        check_masses(owner, self._bodies, child, parent)
         return name
 
     def transmission(
@@ -378,27 +365,6 @@ class SystemBuilder:
             if body is not None and body.moving
         ]
 
-    def _check_ends(self, owner: str, child: str, parent: str) -> None:
-        for end, name in (("child", child), ("parent", parent)):
-            if name != WORLD and name not in self._bodies:
-                raise ValueError(
-                    f"{owner}: {end} {name!r} is no body; {near_matches(name, self._bodies)} "
-                    "(bodies are added before their joints)"
-                )
-        if child == parent:
-            raise ValueError(f"{owner}: child and parent are both {child!r}; join two bodies")
-        still = [name == WORLD or not self._bodies[name].moving for name in (child, parent)]
-        if all(still):
-            raise ValueError(
-                f"{owner}: neither {child!r} nor {parent!r} can be moved (the world and bodies of "
-                "prescribed motion); a joint needs a moving body"
-            )
-        if child == WORLD:
-            raise ValueError(
-                f"{owner}: the child is the world; make {parent!r} the child and the world the "
-                "parent"
-            )
-
     def _frames_at(self, owner: str, place: Pose, child: str, parent: str) -> tuple[Pose, Pose]:
         frames = []
         for name in (child, parent):
@@ -410,17 +376,6 @@ class SystemBuilder:
                 )
             frames.append(place if body is None else body.pose.inverse() @ place)
         return frames[0], frames[1]
-
-    def _check_masses(self, owner: str, child: str, parent: str) -> None:
-        if parent == WORLD or not (self._bodies[child].moving and self._bodies[parent].moving):
-            return
-        masses = self._bodies[child].mass, self._bodies[parent].mass
-        if max(masses) > MASS_RATIO * min(masses):
-            warnings.warn(
-                f"{owner}: {child!r} of {masses[0]:g} kg and {parent!r} of {masses[1]:g} kg differ "
-                f"by more than {MASS_RATIO:g} in mass; the solve loses that many digits",
-                stacklevel=3,
-            )
 
 
 def _unbatched(owner: str, field: str, value: Any, dof: int) -> Array:

@@ -9,12 +9,13 @@ import numpy as np
 from jax import Array
 
 from .fields import BodyMotion, defines
+from .groups import FieldGroup
 from .kinematics import Mechanism
 from .pytree import map_trailing, replace
 from .rotation import cross
 from .solve.factor import add_at
 from .spatial import Pose, quat_normalize
-from .system import Control, FieldGroup, State, System, expand
+from .system import Control, State, System, expand
 
 
 def wrench_at(

@@ -11,13 +11,28 @@ from jax import Array
 
 from .couplings.coupling import Coupling
 from .fields import Field
+from .groups import FieldGroup, JointGroup, TransmissionGroup
 from .laws import Law
 from .rows import Bushing, Compliance
 from .spatial import Pose
 from .start import WORLD_INDEX
-from .system import FieldGroup, JointGroup, TransmissionGroup
 from .transmissions import Transmission
 from .validation import precision
+
+
+@dataclass(frozen=True)
+class GivenBody:
+    """A body as it was declared, its numbers checked; pose: None where joints place it."""
+
+    mass: float
+    inertia: np.ndarray
+    com: np.ndarray
+    pose: Pose | None
+    velocity: Array | None
+    moving: bool
+
+    def __str__(self) -> str:
+        return f"mass {self.mass:g}, com {self.com.tolist()}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,14 +21,17 @@ from .couplings.trial import (
     shape_complaint,
 )
 from .fields import BodyMotion, Field, defines
+from .grouping import GivenBody
 from .laws import Law, Limits, Lock, SpringDamper
 from .pytree import replace
 from .rows import Compliance, Hard
 from .spatial import Pose
-from .system import State, System
+from .system import WORLD, State, System
 from .transmissions import Transmission
-from .validation import float_leaves, precision, read_numbers
+from .validation import float_leaves, near_matches, precision, read_numbers
 
+# Ratio of the masses of two bodies that a joint holds together, above which a warning is given.
+MASS_RATIO = 1e6
 PASSIVE = ("stiffness", "damping", "friction", "inertia")
 FIELD_METHODS = ("wrench", "settled")
 
@@ -94,6 +97,41 @@ def critical_damping(
     # Rows without compliance are rigid and need none.
     damping = 2 * np.sqrt(moved / np.where(compliance > 0, compliance, np.inf))
     return Compliance(compliance, damping)
+
+
+def check_ends(owner: str, bodies: Mapping[str, GivenBody], child: str, parent: str) -> None:
+    """ValueError for ends of a joint that are no bodies, or none that a joint could move."""
+    for end, name in (("child", child), ("parent", parent)):
+        if name != WORLD and name not in bodies:
+            raise ValueError(
+                f"{owner}: {end} {name!r} is no body; {near_matches(name, bodies)} "
+                "(bodies are added before their joints)"
+            )
+    if child == parent:
+        raise ValueError(f"{owner}: child and parent are both {child!r}; join two bodies")
+    still = [name == WORLD or not bodies[name].moving for name in (child, parent)]
+    if all(still):
+        raise ValueError(
+            f"{owner}: neither {child!r} nor {parent!r} can be moved (the world and bodies of "
+            "prescribed motion); a joint needs a moving body"
+        )
+    if child == WORLD:
+        raise ValueError(
+            f"{owner}: the child is the world; make {parent!r} the child and the world the parent"
+        )
+
+
+def check_masses(owner: str, bodies: Mapping[str, GivenBody], child: str, parent: str) -> None:
+    """Warns of masses too different for the precision of the solve."""
+    if parent == WORLD or not (bodies[child].moving and bodies[parent].moving):
+        return
+    masses = bodies[child].mass, bodies[parent].mass
+    if max(masses) > MASS_RATIO * min(masses):
+        warnings.warn(
+            f"{owner}: {child!r} of {masses[0]:g} kg and {parent!r} of {masses[1]:g} kg differ "
+            f"by more than {MASS_RATIO:g} in mass; the solve loses that many digits",
+            stacklevel=3,
+        )
 
 
 def read_laws(

@@ -12,6 +12,7 @@ from jax import Array
 from .blocks import inverse_of_three, materialize, multiply_transposed, product_transposed
 from .couplings.coupling import CouplingRows
 from .couplings.nonholonomic import extra_rows, with_velocity_rows
+from .groups import JointGroup, TransmissionGroup
 from .pytree import map_trailing, replace, static, struct
 from .spatial import (
     Pose,
@@ -26,15 +27,7 @@ from .spatial import (
     quat_rotate_inverse,
     quat_to_matrix,
 )
-from .system import (
-    STATE_RANKS,
-    JointGroup,
-    State,
-    System,
-    TransmissionGroup,
-    batch_shape,
-    expand,
-)
+from .system import STATE_RANKS, State, System, batch_shape, expand
 from .transmissions import Transmission
 
 

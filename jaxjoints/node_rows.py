@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from .blocks import multiply_transposed
+from .groups import JointGroup, TransmissionGroup
 from .kinematics import (
     JointPlaces,
     Mechanism,
@@ -21,7 +22,7 @@ from .laws import CoordinateState, Law
 from .layout import GroupRows, layout
 from .pytree import map_trailing, replace
 from .rows import Hard, Softness
-from .system import Control, JointGroup, TransmissionGroup
+from .system import Control
 
 
 @dataclass(frozen=True)

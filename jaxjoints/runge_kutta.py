@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from .constraints import effort_impulse
+from .external import external_wrench
 from .integrate import NEWTON, free_twists, moving_bodies, projected, step_info
 from .kinematics import Mechanism, body_twists, gather_coordinates, joint_places, with_world
 from .laws import Law
@@ -138,9 +139,10 @@ def _free_rate(mechanism: Mechanism, state: State, control: Control) -> State:
     own = quat_rotate_inverse(q, omega)
     torque = cross(matvec(system.inertia, own), own)
     pull = jnp.broadcast_to(system.gravity[:, None], omega.shape)
-    if control.wrench is not None:
-        pull = pull + mechanism.inverse_mass[None, :-1] * control.wrench[:3]
-        torque = torque + quat_rotate_inverse(q, control.wrench[3:])
+    wrench = external_wrench(mechanism, state, control, jnp.zeros((), omega.dtype))
+    if wrench is not None:
+        pull = pull + mechanism.inverse_mass[None, :-1] * wrench[:3]
+        torque = torque + quat_rotate_inverse(q, wrench[3:])
     moving = moving_bodies(mechanism, state)
     turn = jnp.concatenate([jnp.zeros_like(omega[:1]), omega])
     rate = replace(

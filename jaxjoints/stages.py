@@ -7,13 +7,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from .constraints import SWITCHED_OFF, row_problem
+from .groups import JointGroup, TransmissionGroup
 from .kinematics import JointPlaces, Mechanism
 from .laws import Law
 from .node_rows import NodeRows
 from .pytree import replace
 from .rows import Bound, Hard
 from .solve.problem import RowProblem
-from .system import Control, JointGroup, System, TransmissionGroup
+from .system import Control, System
 
 
 def position_problem(

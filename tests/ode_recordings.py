@@ -16,8 +16,8 @@ from jax import Array
 
 import jaxjoints as jj
 import oracle
+from jaxjoints.groups import JointGroup
 from jaxjoints.spatial import cross, error_twist, quat_rotate, quat_rotate_inverse, retract
-from jaxjoints.system import JointGroup
 from ode_couplings import KINDS, Given, OdeBevelGear, Placed
 
 FAR = 10.0

@@ -15,7 +15,7 @@ FLOORS = [
     [{"pytree", "rotation", "spatial", "blocks", "parallel"}],
     [{"rows", "couplings", "laws", "contact_laws", "drives", "transmissions", "fields"}, {"solve"}],
     [{"joint_space", "configurations"}],
-    [{"system", "kinematics", "external"}],
+    [{"groups", "system", "kinematics", "external"}],
     [{"layout", "node_rows", "constraints", "stages"}],
     [{"builder", "contacts", "grouping", "joint_validation", "start", "validation"}],
     [{"integrate", "rattle", "runge_kutta", "guard", "readout"}],
