@@ -183,7 +183,7 @@ def _check(system: System) -> None:
     def refused(law: Law) -> bool:
         return law.kind in (Bound, Latch) or law.needs_speed
 
-    check_laws("RungeKutta", system, refused, "use SemiImplicitEuler, or Rattle where it has one")
+    check_laws("RungeKutta", system, refused, "use Rattle or SemiImplicitEuler")
     for name, group in elements(system):
         if not group.rigid:
             raise ValueError(
