@@ -4,6 +4,7 @@ What a drive aims at is a leaf of its own, or, where `Control.target` and `Contr
 so, comes from there at each step. Units follow the coordinate as in `laws`.
 """
 
+from types import MappingProxyType
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -32,6 +33,7 @@ class Motor(Law):
     kind: ClassVar[type] = Bound
     two_sided: ClassVar[bool] = True
     elementwise: ClassVar[bool] = True
+    aims: ClassVar = MappingProxyType({"target_speed": "speed"})
 
     def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
@@ -61,6 +63,7 @@ class Servo(Law):
     target_speed: Array | float = 0.0
     coordinate: int = static(default=0, kw_only=True)
     elementwise: ClassVar[bool] = True
+    aims: ClassVar = MappingProxyType({"target": "target", "target_speed": "target_speed"})
 
     @property
     def kind(self) -> type:

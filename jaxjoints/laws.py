@@ -5,6 +5,8 @@ motion; the forces of all laws on one coordinate add up in one row of the solver
 them combine. Units follow the coordinate: [m, N, N/m, N s/m] or [rad, N m, N m/rad, N m s/rad].
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -43,6 +45,7 @@ class Law:
     needs_speed: `force` reads the speed at the start of the step
     two_sided: a `Bound` with lower and upper
     normal: the coordinate of the joint whose force by laws a `Bound` with friction follows, or None
+    aims: fields that "target" and "target_speed" of a `Control` take the place of
     """
 
     coordinate: int
@@ -51,6 +54,7 @@ class Law:
     two_sided: ClassVar[bool] = False
     normal: int | None = None
     elementwise: ClassVar[bool] = False
+    aims: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def force(self, at: CoordinateState) -> Linear | Hard | Latch | Bound:
         """The row for one coordinate of a joint that moves as given."""

@@ -1,7 +1,7 @@
 """Where a system starts: bodies placed from coordinates, by name, along the graph of joints."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,9 +19,10 @@ from .pytree import expand_trailing, map_trailing
 from .spatial import Pose, transform_twist, twist_of
 from .system import State, System, expand
 from .validation import (
+    common_batch,
     is_traced,
-    near_matches,
     precision,
+    read_by_name,
     read_coordinates,
     read_pose,
     read_velocity,
@@ -61,13 +62,17 @@ def start_state(
     topology = system.topology
     ends = _ends(system)
     dofs = {name: end.dof for name, end in zip(topology.joints, ends, strict=True)}
-    q = _by_name("q", q, "joint", dofs, lambda o, n, x: read_coordinates(o, "q", x, dofs[n]))
-    qd = _by_name("qd", qd, "joint", dofs, lambda o, n, x: read_coordinates(o, "qd", x, dofs[n]))
+    q, qd = (
+        read_by_name(
+            field, x, "joint", dofs, lambda o, n, x, f=field: read_coordinates(o, f, x, dofs[n])
+        )
+        for field, x in (("q", q), ("qd", qd))
+    )
     bodies = topology.body_index
-    pose = _by_name(
+    pose = read_by_name(
         "pose", pose, "body", bodies, lambda o, n, x: read_pose(o, "pose", x, batched=True)
     )
-    velocity = _by_name(
+    velocity = read_by_name(
         "velocity", velocity, "body", bodies, lambda o, n, x: read_velocity(o, x, batched=True)
     )
     batch = _batch(system, [*q.values(), *qd.values(), *velocity.values(), *pose.values()])
@@ -277,27 +282,7 @@ def _batch(system: System, values: list[Any]) -> tuple[int, ...]:
         leaf.shape[rank:]
         for leaf, rank in zip(jax.tree.leaves(system), system.topology.ranks, strict=True)
     ]
-    shapes += [leaf.shape[1:] for leaf in jax.tree.leaves(values)]
-    batches = sorted({shape for shape in shapes if shape})
-    if len(batches) > 1:
-        raise ValueError(
-            f"start: batch axes {batches[0]} and {batches[1]} differ; every value has all of them "
-            "at the end or none"
-        )
-    return batches[0] if batches else ()
-
-
-def _by_name(
-    field: str, values: Mapping[str, Any] | None, element: str, names: Any, read: Callable
-) -> dict[str, Any]:
-    """Values by name, each read by `read(owner, name, value)`."""
-    found = {}
-    for name, value in (values or {}).items():
-        if name not in names:
-            hint = near_matches(name, names)
-            raise ValueError(f"{field}: there is no {element} {name!r}; {hint}")
-        found[name] = read(f"{element} {name!r}", name, value)
-    return found
+    return common_batch("start", shapes + [leaf.shape[1:] for leaf in jax.tree.leaves(values)])
 
 
 def _check_finite(joint: str, coupling: Coupling, q: Array, motion: tuple[Pose, Array]) -> None:

@@ -67,6 +67,15 @@ class System:
 
         return start_state(self, **start)
 
+    def control(self, **given: Any) -> "Control":
+        """What acts during a step, by joint and body name: see `control_by_name`.
+
+        >>> system.control(target={"elbow": 0.3}, wrench={"hand": push})  # doctest: +SKIP
+        """
+        from .controls import control_by_name  # upwards, as above
+
+        return control_by_name(self, **given)
+
     def body(self, name: str) -> int:
         """Index of a body in (…, bodies, …) axes."""
         if name not in self.topology.body_index:

@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -77,6 +77,30 @@ def near_matches(name: str, names: Iterable[str]) -> str:
         return f"did you mean {' or '.join(map(repr, close))}?"
     shown = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
     return f"there are {shown}" if names else "there are none"
+
+
+def read_by_name(
+    field: str, values: Mapping[str, Any] | None, element: str, names: Any, read: Callable
+) -> dict[str, Any]:
+    """Values by name, each read by `read(owner, name, value)`."""
+    found = {}
+    for name, value in (values or {}).items():
+        if name not in names:
+            hint = near_matches(name, names)
+            raise ValueError(f"{field}: there is no {element} {name!r}; {hint}")
+        found[name] = read(f"{element} {name!r}", name, value)
+    return found
+
+
+def common_batch(owner: str, shapes: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """The batch axes that all arrays have that have any."""
+    batches = sorted({shape for shape in shapes if shape})
+    if len(batches) > 1:
+        raise ValueError(
+            f"{owner}: batch axes {batches[0]} and {batches[1]} differ; every value has all of "
+            "them at the end or none"
+        )
+    return batches[0] if batches else ()
 
 
 def read_numbers(

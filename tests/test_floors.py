@@ -17,13 +17,13 @@ FLOORS = [
     [{"joint_space", "configurations"}],
     [{"groups", "system", "kinematics", "external"}],
     [{"layout", "node_rows", "constraints", "stages"}],
-    [{"builder", "contacts", "grouping", "joint_validation", "start", "validation"}],
+    [{"builder", "contacts", "controls", "grouping", "joint_validation", "start", "validation"}],
     [{"integrate", "rattle", "runge_kutta", "guard", "readout"}],
     [{"simulate"}],
     [{"identify"}],
 ]
 # Imports upwards inside a function, for a method where users look for it.
-LAZY = {("system", "start")}
+LAZY = {("system", "start"), ("system", "controls")}
 PLACES = {
     name: (floor, group)
     for floor, groups in enumerate(FLOORS)
