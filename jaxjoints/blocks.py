@@ -6,6 +6,7 @@ for. The trailing axes of two operands agree or broadcast, one item against many
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import jax
@@ -41,6 +42,36 @@ def materialize(tree: T) -> T:
     """The same arrays, each computed once and `stored`, whatever reads them."""
     leaves, structure = jax.tree.flatten(tree)
     return jax.tree.unflatten(structure, stored(lambda *arrays: arrays)(*leaves))
+
+
+def elementwise(function: Callable) -> Callable:
+    """`function` of arrays of one shape, item by item, `stored`, whose derivative keeps its slopes
+    alone, computed with the value.
+
+    Otherwise reverse differentiation keeps every intermediate result, an array each, and walks back
+    through all of them.
+    """
+
+    def with_slopes(*arrays: Array) -> tuple:
+        slopes = []
+        for i, x in enumerate(arrays):
+            along = lambda y, i=i: function(*arrays[:i], y, *arrays[i + 1 :])  # noqa: E731
+            value, slope = jax.jvp(along, (x,), (jnp.ones_like(x),))
+            slopes.append(slope)
+        return value, slopes
+
+    call = jax.custom_jvp(stored(function))
+
+    @call.defjvp
+    def rule(primals: tuple, tangents: tuple) -> tuple:
+        value, slopes = stored(with_slopes)(*primals)
+        changes = [
+            jax.tree.map(partial(jnp.multiply, tangent), slope)
+            for slope, tangent in zip(slopes, tangents, strict=True)
+        ]
+        return value, jax.tree.map(lambda first, *rest: sum(rest, first), *changes)
+
+    return call
 
 
 def product(A: Array, B: Array) -> Array:

@@ -20,7 +20,7 @@ from jax import Array
 from jax.numpy import unstack
 from jax.typing import ArrayLike
 
-from .blocks import stored
+from .blocks import elementwise
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -143,7 +143,7 @@ def quat_normalize(q: Array) -> Array:
 
 def quat_from_rotation_vector(r: Array) -> Array:
     """Exponential of a rotation vector r [rad]: (cos θ/2, r sin(θ/2)/θ), θ = |r|, shape (4, *b)."""
-    c0, c1 = stored(_cosine_and_sine)(dot(r, r) / 4)
+    c0, c1 = elementwise(_cosine_and_sine)(dot(r, r) / 4)
     s = c1 / 2
     return stack(c0, *(s * x for x in unstack(r)))
 
@@ -158,13 +158,14 @@ def quat_to_rotation_vector(q: Array) -> Array:
     flip = (z < 0) & (y == 0) | (y < 0)
     flip = flip & (x == 0) | (x < 0)
     flip = flip & (w == 0) | (w < 0)
-    scale = stored(_angle_over_sine)(w, x * x + y * y + z * z, flip)
+    w = jnp.where(flip, -w, w)
+    scale = elementwise(_angle_over_sine)(w, x * x + y * y + z * z)
+    scale = jnp.where(flip, -scale, scale)
     return stack(scale * x, scale * y, scale * z)
 
 
-def _angle_over_sine(w: Array, square: Array, flip: Array) -> Array:
-    """Factor of u in the logarithm of (w, u), |u|² = square, negative where flipped."""
-    w = jnp.where(flip, -w, w)
+def _angle_over_sine(w: Array, square: Array) -> Array:
+    """Factor of u in the logarithm of (w, u), |u|² = square."""
     small = square < 0.01 * w * w
     # Protects the series from w = 0, and √ and the division from u = 0 (and from q = 0).
     w_small = jnp.where(small, w, 1.0)
@@ -172,8 +173,7 @@ def _angle_over_sine(w: Array, square: Array, flip: Array) -> Array:
     series = _polynomial(ratio, [2 * (-1) ** n / (2 * n + 1) for n in range(9)]) / w_small
     usable = ~small & (square > jnp.finfo(square.dtype).tiny)
     length = jnp.sqrt(jnp.where(usable, square, 1.0))
-    scale = jnp.where(small, series, 2 * jnp.arctan2(length, w) / length)
-    return jnp.where(flip, -scale, scale)
+    return jnp.where(small, series, 2 * jnp.arctan2(length, w) / length)
 
 
 def quat_integrate(q: Array, omega_world: Array, dt: ArrayLike) -> Array:

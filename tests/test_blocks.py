@@ -189,3 +189,23 @@ def test_stored_changes_nothing_but_where_it_is_computed():
         )
     compiled = jax.jit(stored).lower(A).compile().as_text()
     assert "call(" in compiled, "the products must stay calls of their own"
+
+
+def test_elementwise_has_all_derivatives_of_what_it_computes():
+    """Value, forward and reverse, mapped and of second order, of two inputs and two results."""
+
+    def pair(x, y):
+        return jnp.sin(x) * y, x / (1 + y * y)
+
+    own = blocks.elementwise(pair)
+    x = jnp.linspace(0.1, 2.0, 6).reshape(2, 3)
+    y = jnp.cos(x)
+    check_grads(own, (x, y), order=2, rtol=1e-6)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-14),
+        jax.vmap(jax.vmap(jax.hessian(own, argnums=(0, 1))))(x, y),
+        jax.vmap(jax.vmap(jax.hessian(pair, argnums=(0, 1))))(x, y),
+    )
+    # In reverse, two slopes of two results are kept, and none of what lies between.
+    kept = jax.tree.leaves(jax.vjp(own, x, y)[1])
+    assert len(kept) <= 4
