@@ -13,11 +13,13 @@ import pytest
 from jax.test_util import check_vjp
 
 import mechanisms
+from couplings_catalog import MovingPlane
 from jaxjoints import (
     Damping,
     DryFriction,
     Hinge,
     Limits,
+    Mimic,
     Rattle,
     RungeKutta,
     SemiImplicitEuler,
@@ -45,12 +47,40 @@ ORDERS = {
     "RK4": (3.8, 4.2, 1e-2),
 }
 DURATION = 0.25  # s
+
+
+def carousel():
+    """Two rods geared to each other on a base that turns at a given speed, and a body on a plane
+    that moves at another.
+    """
+    world = SystemBuilder()
+    base = world.body("base", prescribed=True, velocity=(0.0, 0.0, 0.0, 0.0, 0.0, 2.0))
+    for name, side in (("left", -0.3), ("right", 0.3)):
+        world.body(name, mass=1.0, inertia=mechanisms.rod_inertia(1.0, 0.5))
+        world.joint(
+            name,
+            Hinge(mechanisms.Y),
+            child=name,
+            parent=base,
+            frame_C=(-0.25, 0.0, 0.0),
+            frame_D=(side, 0.0, 0.0),
+            q=0.4 if side < 0 else -0.6,
+        )
+    world.transmission("gear", Mimic(-1.5), joints=("left", "right"))
+    world.body("tray", mass=1.0, inertia=(0.1, 0.2, 0.3), com=(0.1, 0.0, 0.0))
+    twist = (0.3, -0.2, 1.0, 0.5, 0.8)
+    world.joint("lift", MovingPlane(0.5), child="tray", frame_C=(0.0, 0.2, 0.0), qd=twist)
+    return world.build()
+
+
 CASES = {
+    "carousel": carousel,
     "three-link chain": partial(mechanisms.chain, 3, q=0.8, length=1.0),
     "four-bar": partial(mechanisms.four_bar, crank_speed=3.0),
 }
 CLOSED = 1e-10  # m and rad, what the last step of RATTLE towards the surfaces leaves here
 ROUNDING = 1e-12  # of some hundred steps of numbers of order one
+SINGLE = 2e-6  # m and rad, rounding of float32 in numbers of order one, ten times over
 GRADIENT = 1e-6  # relative, of central differences over EPS
 EPS = 1e-4
 
@@ -95,7 +125,10 @@ def away(case, scheme, duration, dt):
 
 @pytest.mark.parametrize(
     "case, scheme",
-    [("four-bar", "RATTLE"), ("four-bar", "RK4"), *(("three-link chain", x) for x in SCHEMES)],
+    [
+        *((case, scheme) for case in ("four-bar", "carousel") for scheme in ("RATTLE", "RK4")),
+        *(("three-link chain", x) for x in SCHEMES),
+    ],
 )
 def test_order_of_convergence(case, scheme):
     least, most, dt = ORDERS[scheme]
@@ -105,8 +138,38 @@ def test_order_of_convergence(case, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["RATTLE", "RK4"])
-def test_loops_are_closed_at_the_end_of_a_step(scheme):
-    assert np.max(after("four-bar", scheme, DURATION, 5e-3)[1]) <= CLOSED
+@pytest.mark.parametrize("case", ["four-bar", "carousel"])
+def test_joints_are_closed_at_the_end_of_a_step(case, scheme):
+    """Loops, planes that move with time, and gears on a base that turns as it was told."""
+    final, errors = after(case, scheme, DURATION, 5e-3)
+    assert np.max(errors) <= CLOSED
+    if case == "carousel":
+        system, start = built(case)
+        q = np.asarray(final.q)
+        left, right = (q[system.coordinate(name).start] for name in ("left", "right"))
+        assert abs(left - 0.4) > 0.1 and abs(right + 1.5 * left) <= CLOSED
+        np.testing.assert_array_equal(final.omega[:, 0], start.omega[:, 0])
+
+
+def test_rattle_in_single_precision_is_near():
+    """A four-bar after half a second: positions to what a hundred steps' rounding leaves."""
+    system, state = mechanisms.single(built("four-bar"))
+
+    def run(system, state):
+        return rollout(
+            system,
+            state,
+            dt=5e-3,
+            steps=100,
+            scheme=Rattle(),
+            record=lambda state, info: (joint_errors(system, state), info.ok),
+        )
+
+    final, (errors, ok) = compiled(run)(system, state)
+    assert final.position.dtype == jnp.float32 and ok.all()
+    assert errors.max() <= SINGLE
+    expected = after("four-bar", "RATTLE", 0.5, 5e-3)[0]
+    np.testing.assert_allclose(final.position, expected.position, rtol=0, atol=100 * SINGLE)
 
 
 def test_rattle_at_5_ms_is_near_the_exact_motion_after_1_s():
