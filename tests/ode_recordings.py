@@ -1,4 +1,5 @@
-"""Recordings of the Open Dynamics Engine as systems: each recorded state is stepped once.
+"""Recordings of the Open Dynamics Engine as systems: each recorded state is stepped once, and the
+first to the end.
 
 Body 1 of an ODE joint is the child. Recordings of the same time step, options and length stand
 side by side in one system, all recorded states being its batch.
@@ -142,6 +143,25 @@ class Bench:
         return self.step(self.before)
 
     @cached_property
+    def running(self) -> jj.State:
+        """The states on the way from the first recorded one, side by side as those of `after`.
+
+        Axes and efforts that are given anew for each recorded state are those of the step.
+        """
+        leaves, structure = jax.tree.flatten(self.system)
+        wide = [
+            leaf.ndim > rank for leaf, rank in zip(leaves, self.system.topology.ranks, strict=True)
+        ]
+        state, way = self.before, []
+        for n in range(self.runs[0].length - 1):
+            # The first of the batch has the numbers of state n, in the same compiled step.
+            now = [jnp.roll(x, -n, -1) if w else x for x, w in zip(leaves, wide, strict=True)]
+            system = jax.tree.unflatten(structure, now)
+            state, _ = advance(system, state, self.wrench, self.dt, self.scheme)
+            way.append(jax.tree.map(lambda x: np.asarray(x)[..., 0], state))
+        return jax.tree.map(lambda *x: np.stack(x, axis=-1), *way)
+
+    @cached_property
     def reached(self) -> Array:
         """The coordinates after that step: those at the start of the next."""
         return self.step(self.after[0])[1].q
@@ -213,6 +233,9 @@ def add(builder: jj.SystemBuilder, run: Run) -> None:
     case = run.case
     for i, body in enumerate(case["bodies"]):
         builder.body(f"{run}/{i}", mass=body["mass"], inertia=body["inertia_body"])
+        if "linear_damping" in body:
+            damping = jj.BodyDamping(body["linear_damping"], body["angular_damping"])
+            builder.field(f"{run}/{i} damping", damping, bodies=f"{run}/{i}")
     for i, joint in enumerate(case["joints"]):
         if joint["type"] == "null":
             continue
@@ -351,15 +374,15 @@ def along_euler_angle(law: jj.Law, sines: Array) -> jj.Law:
     return jj.replace(law, erp=law.erp[:, None] / sines, cfm=law.cfm[:, None] / sines**2)
 
 
-def differences(bench: Bench, run: Run, state: jj.State, steps: int = 1) -> dict[str, float]:
-    """Largest difference of each field from the states recorded `steps` later than they began,
+def differences(bench: Bench, run: Run, states: jj.State) -> dict[str, float]:
+    """Largest difference of each field of states from the recorded ones after the first,
     quaternions up to sign.
     """
     largest = {}
-    fields = (state.position, state.quaternion, state.velocity, state.omega)
+    fields = (states.position, states.quaternion, states.velocity, states.omega)
     for name, x in zip(("pos", "quat", "linvel", "angvel"), fields, strict=True):
-        expected = recorded(run.case, name)[..., steps:]
-        found = np.asarray(x)[:, bench.bodies(run), : expected.shape[-1]]
+        expected = recorded(run.case, name)[..., 1:]
+        found = np.asarray(x)[:, bench.bodies(run)]
         if name == "quat":
             found = found * np.sign(np.sum(found * expected, axis=0))
         largest[name] = float(np.max(np.abs(found - expected)))
@@ -393,18 +416,6 @@ def wrench_differences(bench: Bench, run: Run) -> float:
             difference = np.max(np.abs(found - expected)) / (1 + np.max(np.abs(expected)))
             largest = max(largest, float(difference))
     return largest
-
-
-def damped(run: Run, state: jj.State) -> jj.State:
-    """ODE takes a share of the velocities at the very end of a step where they exceed 0.01."""
-    body = run.case["bodies"][0]
-    if "linear_damping" not in body:
-        return state
-    return jj.replace(
-        state,
-        velocity=(1 - body["linear_damping"]) * state.velocity,
-        omega=(1 - body["angular_damping"]) * state.omega,
-    )
 
 
 def pose_of(state: jj.State, body: int) -> jj.Pose:

@@ -1,4 +1,5 @@
-"""Recordings of the Open Dynamics Engine's other joints, one step from each recorded state.
+"""Recordings of the Open Dynamics Engine's other joints, one step from each recorded state, and
+free from the first.
 
 ODE's universal joint, hinge-2, prismatic-rotoide, prismatic-universal, piston, plane-2D and double
 hinge read their errors in their own way; couplings that read them so (`Ode…`) stand in for the
@@ -29,6 +30,7 @@ from ode_recordings import (
 )
 
 EQUAL = 1e-9
+RUN_EQUAL = 1e-6
 RECORDINGS = "ode_compound"
 # Setting B of joints whose errors are compared: recorded for that alone.
 ERRORS = tuple(f"{kind}/two/B" for kind in ("universal", "pr", "piston", "dhinge", "hinge2", "pu"))
@@ -57,6 +59,13 @@ def test_one_step_from_each_recorded_state_meets_the_next(name):
     found = differences(bench, run, new)
     assert max(found.values()) < EQUAL, found
     assert info.ok.all()
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in (*UNBALANCED, BY_CENTRES)])
+def test_running_free_stays_on_the_recording(name):
+    bench, run = bench_of(name)
+    found = differences(bench, run, bench.running)
+    assert max(found.values()) < RUN_EQUAL, found
 
 
 @pytest.mark.parametrize(
@@ -92,6 +101,9 @@ def test_ode_bounces_a_slider_by_the_speed_of_the_centres_and_not_of_the_coordin
     at = bench.system.coordinate(f"{run}/0").start
     before = speeds(bench.system, bench.before)[at]
     assert bounces.sum() == 1 and before[bounces] > 1.0
+    running = bench.running.velocity[:, bench.bodies(run)] - recorded(run.case, "linvel")[..., 1:]
+    until = np.argmax(bounces)
+    assert np.abs(running[..., :until]).max() < RUN_EQUAL < np.abs(running[..., until]).max()
     # The stop is as soft as ODE's world.
     given = run.case["world"]["cfm"] * info.law_force[at, bounces]
     np.testing.assert_allclose(info.qd[at, bounces], -0.9 * before[bounces] - given, rtol=1e-9)
