@@ -6,7 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxjoints import replace
+from jaxjoints.rotation import norm
+from jaxjoints.spatial import quat_multiply
 from mechanisms import compiled
+
+# Numbers that move all bodies: their place, turn, velocity and angular velocity, three each.
+MOTION = 12
 
 
 def central(values, at, steps):
@@ -36,3 +42,17 @@ def check_slopes(function, at, steps, *, rtol, atol):
     for jacobian in jacobians:
         actual = np.asarray(jacobian(jnp.asarray(at))).T[moved]
         np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol)
+
+
+def pushed(state, change):
+    """A state of which all bodies are displaced, turned and made faster alike, by `MOTION`."""
+    place, turn, velocity, omega = change.reshape(4, 3, 1)
+    about = jnp.concatenate([jnp.ones((1, 1)), turn / 2])
+    about = jnp.broadcast_to(about / norm(about)[None], state.quaternion.shape)
+    return replace(
+        state,
+        position=state.position + place,
+        quaternion=quat_multiply(about, state.quaternion),
+        velocity=state.velocity + velocity,
+        omega=state.omega + omega,
+    )

@@ -255,6 +255,7 @@ FIELDS = {
     "attraction": Attraction(2.0),
     "drag": Drag(0.5, 0.3, 0.2, 0.1),
     "thrust": PointForce((0.5, 0.1, 0.2), (0.1, 0.3, 0.0), axes="body"),
+    "push": PointForce((0.5, 0.1, 0.2), (0.1, 0.3, 0.0), moment=(0.2, 0.1, -0.3)),
     "damping": BodyDamping(0.1, 0.2),
 }
 
