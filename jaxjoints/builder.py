@@ -48,6 +48,7 @@ from .validation import (
     read_coordinates,
     read_inertia,
     read_mass,
+    read_most,
     read_numbers,
     read_pose,
     read_softness,
@@ -165,6 +166,7 @@ class SystemBuilder:
         softness: Softness | Compliance | Bushing | None = None,
         attachment: str | tuple[float, float] = "C",
         enabled: bool | None = None,
+        max_effort: Any = None,
         q: Any = None,
         qd: Any = None,
         allow_active: bool = False,
@@ -182,6 +184,7 @@ class SystemBuilder:
             or shares of the way from C to D for child and parent (see `JointGroup`)
         enabled: True or False for a joint that can be switched at any step, per environment:
             `system.with_joint(name, enabled=…)`
+        max_effort: what `Control.effort` is clipped to, ± [N or N m], a number or shape (dof,)
         q, qd: coordinates [m or rad] and their speeds at the start, shape (dof,)
         allow_active: accept negative stiffness, damping or friction, which feed energy in
 
@@ -214,6 +217,7 @@ class SystemBuilder:
             softness=rigid,
             springs=springs,
             enabled=read_switch(owner, enabled),
+            max_effort=read_most(owner, "max_effort", max_effort, dof),
             attachment=read_attachment(owner, attachment, coupling),
             q=None if q is None else _unbatched(owner, "q", q, dof),
             qd=None if qd is None else _unbatched(owner, "qd", qd, dof),

@@ -48,6 +48,7 @@ class GivenJoint:
     springs: Compliance | Bushing | None
     attachment: tuple[float, float]
     enabled: np.ndarray | None
+    max_effort: np.ndarray | None
     q: Array | None
     qd: Array | None
 
@@ -62,16 +63,17 @@ class GivenJoint:
     @property
     def leaves(self) -> dict[str, Any]:
         """Fields of a `JointGroup` that are stacked."""
-        names = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm", "springs", "enabled")
-        values = (
-            self.coupling,
-            *self.frames,
-            self.laws,
-            *self.softness,
-            self.springs,
-            self.enabled,
-        )
-        return dict(zip(names, values, strict=True))
+        return {
+            "coupling": self.coupling,
+            "frame_C": self.frames[0],
+            "frame_D": self.frames[1],
+            "laws": self.laws,
+            "erp": self.softness[0],
+            "cfm": self.softness[1],
+            "springs": self.springs,
+            "enabled": self.enabled,
+            "max_effort": self.max_effort,
+        }
 
     @property
     def kind(self) -> Hashable:

@@ -59,6 +59,7 @@ class JointGroup:
     enabled: 1, or 0 for a joint without any force, of rows, laws or `Control.effort`, that position
         projection leaves alone, shape (joints, *batch); transmissions of its coordinates stay. None
         where the joint cannot be switched
+    max_effort: largest |`Control.effort`| that acts, shape (k, joints, *batch), None for any
     joints: index of each joint in the system; child, parent: body indices, -1 the world
     start: index of each joint's first coordinate in the flat vectors q, q̇ and effort
     attachment: points of the child and the parent at which a row's force acts, as shares of the
@@ -82,6 +83,7 @@ class JointGroup:
     rigid: bool = static(default=True)
     springs: Compliance | Bushing | None = None
     enabled: Array | None = None
+    max_effort: Array | None = None
 
     @property
     def law_coordinates(self) -> tuple[int, ...]:

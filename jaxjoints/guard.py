@@ -20,7 +20,7 @@ from jax.lax import stop_gradient
 
 from .blocks import largest, materialize
 from .external import settled
-from .kinematics import Mechanism
+from .kinematics import Mechanism, coordinate_indices
 from .pytree import replace
 from .system import Control, Info, State, System
 
@@ -103,6 +103,7 @@ def guarded(
     if policy == "zero":
         stopped, control = [], _without(told, control)
     cause = jnp.where(standing, cause, _first(*stopped))
+    control = _clipped(mechanism.system, state, control)
     new, info, cause = attempted(scheme, mechanism, haven, cause, state, control, dt)
     still = cause != Cause.NONE
     # No gradient flows through an environment that stands still.
@@ -162,6 +163,18 @@ def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 attempted.defjvp(_attempted_jvp, symbolic_zeros=True)
+
+
+def _clipped(system: System, state: State, control: Control) -> Control:
+    """The control with the efforts that joints have a `max_effort` for within it."""
+    limited = [group for group in system.groups if group.max_effort is not None]
+    if control.effort is None or not limited:
+        return control
+    effort = jnp.broadcast_to(control.effort, state.q.shape)
+    for group in limited:
+        at = coordinate_indices(group)
+        effort = effort.at[at].set(jnp.clip(effort[at], -group.max_effort, group.max_effort))
+    return replace(control, effort=effort)
 
 
 def _reach(state: State) -> Array:

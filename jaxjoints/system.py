@@ -98,8 +98,8 @@ class System:
 
     def with_joint(self, name: str, **changes: Any) -> "System":
         """The system with some of a joint's records (coupling, frame_C, frame_D, laws, erp, cfm,
-        springs, enabled) replaced by records of the same type; their leaves may carry batch axes at
-        the end.
+        springs, enabled, max_effort) replaced by records of the same type; their leaves may carry
+        batch axes at the end.
         """
         return self._with("groups", name, **changes)
 
@@ -210,7 +210,8 @@ STATE_RANKS = State(2, 2, 2, 2, 0, 1, 1)
 class Control:
     """What acts on the system from outside during a step; None for what is absent.
 
-    effort: force or moment along each coordinate [N or N m], shape (coordinates, *batch)
+    effort: force or moment along each coordinate [N or N m], shape (coordinates, *batch); no more
+        acts than a joint's `max_effort`
     wrench: force and moment at each centre of mass, world axes, shape (6, bodies, *batch)
     target, target_speed: values [m or rad] and speeds that laws such as motors bring the
         coordinates to by the end of the step, shape (coordinates, *batch); without them, laws
@@ -236,7 +237,7 @@ class Info:
     ok: everything is finite and the solve reached rounding, shape (*batch)
     cause: why the environment stands still or its step is of no use, a `Cause`, int32 (*batch);
         where it stands still the rest is 0
-    effort: of the control along each coordinate, shape (coordinates, *batch)
+    effort: of the control along each coordinate, as it acted, shape (coordinates, *batch)
     dt: length of the step [s], shape (*batch)
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
     error: largest bilateral error at the start of the step [m or rad], shape (*batch)

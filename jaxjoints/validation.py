@@ -252,6 +252,16 @@ def read_switch(owner: str, enabled: bool | None) -> np.ndarray | None:
     return np.asarray(float(enabled))
 
 
+def read_most(owner: str, field: str, value: Any, dof: int) -> np.ndarray | None:
+    """The largest size of a number for each coordinate, shape (dof,), None for any."""
+    if value is None:
+        return None
+    numbers = read_numbers(owner, field, value, () if np.ndim(value) == 0 else (dof,))
+    if (numbers < 0).any():
+        raise ValueError(f"{owner}: {field} {value} must be >= 0; it counts both ways")
+    return np.broadcast_to(numbers, (dof,))
+
+
 def read_attachment(owner: str, attachment: Any, coupling: Coupling) -> tuple[float, float]:
     """Where row forces act: a name of `ATTACHMENTS` or the pair itself."""
     if isinstance(attachment, str):
