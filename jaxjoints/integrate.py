@@ -50,7 +50,10 @@ NEWTON = Newton()
 
 
 class Scheme(Protocol):
-    """What takes a mechanism from one state to the next: a frozen record of its settings."""
+    """What takes a mechanism from one state to the next: a frozen record of its settings.
+
+    One that has `examine(system, state, dt)` is asked by `rollout` whether they suit each other.
+    """
 
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array

@@ -1,5 +1,7 @@
 """Runge & Kutta's method of fourth order on the accelerations that joints leave to bodies."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -7,12 +9,19 @@ from jax import Array
 from .constraints import effort_impulse
 from .external import external_wrench
 from .integrate import NEWTON, free_twists, moving_bodies, projected, step_info
-from .kinematics import Mechanism, body_twists, gather_coordinates, joint_places, with_world
+from .kinematics import (
+    Mechanism,
+    body_twists,
+    gather_coordinates,
+    joint_places,
+    prepare,
+    with_world,
+)
 from .laws import Law
 from .layout import layout
 from .pytree import replace, static, struct
-from .rows import Bound, Latch
-from .solve.problem import RowSolution, Solver, body_velocities, coordinate_rows
+from .rows import Bound, Latch, Linear
+from .solve.problem import RowSolution, Solver, body_velocities, coordinate_rows, speeds
 from .spatial import (
     cross,
     matvec,
@@ -26,6 +35,10 @@ from .system import Control, Info, State, System
 
 # How far along the last rate each stage looks, and its weight, in shares of the step.
 STAGES = ((0.0, 1 / 6), (0.5, 1 / 3), (0.5, 1 / 3), (1.0, 1 / 6))
+# Largest h² k / m of a spring and h d / m of a damper at which it is stable: (2 √2)², 2.785.
+STABLE = (8.0, 2.785)
+# Steps of the power method that estimates them.
+POWERS = 12
 
 
 @struct
@@ -89,6 +102,24 @@ class RungeKutta:
             new = self._following(mechanism, new)
         return new, step_info(mechanism, places, solution, body_twists(new), new, q, dt)
 
+    def examine(self, system: System, state: State, dt: Array) -> None:
+        """Warns of springs and dampers too stiff for steps of dt [s] from a state, by the largest
+        eigenvalues of h² k / m and h d / m, m the masses that the joints leave to the coordinates.
+        """
+        _check(system)
+        if not any(law.kind is Linear for _, group in elements(system) for law in group.laws):
+            return
+        for found, bound, what in zip(
+            _stiffness(system, state, dt, self.solver), STABLE, ("springs", "dampers"), strict=True
+        ):
+            if (worst := float(jnp.max(found))) > bound:
+                least = float(dt) * (bound / worst) ** (0.5 if what == "springs" else 1.0)
+                warnings.warn(
+                    f"RungeKutta: {what} are too stiff for dt {float(dt):.3g}, which is explicit: "
+                    f"take steps below {least:.2g} s, or Rattle or SemiImplicitEuler",
+                    stacklevel=3,
+                )
+
     def _rate(
         self, mechanism: Mechanism, state: State, control: Control
     ) -> tuple[State, RowSolution | None]:
@@ -129,6 +160,41 @@ class RungeKutta:
             state, q=gather_coordinates(mechanism, [place.rows.q for place in places], state)
         )
         return _with_twists(state, state, body_velocities(problem, impulse))
+
+
+@jax.jit
+def _stiffness(system: System, state: State, dt: Array, solver: Solver) -> tuple[Array, Array]:
+    """Largest eigenvalues of h² k / m and h d / m of the linear laws, shape (*batch)."""
+    axes = state.time.ndim
+    mechanism = prepare(system, axes, layout(system).orders)
+    places = joint_places(mechanism, state)
+    still = jnp.zeros_like(with_world(body_twists(state)))
+
+    def rows(time):
+        return velocity_problem(mechanism, places, still, time, Control(), soft=0.0)
+
+    # Linear laws give k h² + d h in a step of h.
+    problem = rows(dt)
+    whole, half = problem.stiffness, rows(dt / 2).stiffness
+    free = replace(
+        problem, rate=jnp.zeros_like(problem.rate), stiffness=jnp.zeros_like(problem.stiffness)
+    )
+
+    def largest_eigenvalue(weight):
+        root = jnp.sqrt(jnp.maximum(weight, 0.0))
+
+        def better(y, _):
+            pushed = replace(free, impulse=root * y)
+            u = coordinate_rows(free, speeds(free, solver.solve(pushed).impulse))
+            y = root * u
+            size = jnp.sqrt(jnp.sum(y * y, axis=0))
+            return y / jnp.maximum(size, jnp.finfo(size.dtype).tiny), size
+
+        uneven = jnp.linspace(1.0, 1.5, len(root), dtype=root.dtype)
+        begin = root * uneven.reshape(-1, *(1,) * axes)
+        return jax.lax.scan(better, begin + 0 * free.impulse, None, length=POWERS)[1][-1]
+
+    return largest_eigenvalue(2 * whole - 4 * half), largest_eigenvalue(4 * half - whole)
 
 
 def _free_rate(mechanism: Mechanism, state: State, control: Control) -> State:

@@ -27,7 +27,7 @@ from .system import (
     control_ranks,
     expand,
 )
-from .validation import check_policy, check_shapes, check_time_step
+from .validation import check_policy, check_shapes, check_time_step, is_traced
 
 Controller = Callable[[State], Control]
 
@@ -124,6 +124,7 @@ def rollout(
 
     Returns: the final state, and the records stacked over time
     Raises: ValueError for a time step out of (0, 1] s and for counts or axes that do not fit
+    Warns: where the scheme finds the start too stiff for the time step (`RungeKutta`)
     """
     check_time_step(dt)
     check_policy(control_policy)
@@ -133,11 +134,15 @@ def rollout(
     check_shapes(system, state, None if by_function else controls, leading=("steps",))
     first = None if intervals is None else jax.tree.map(lambda x: x[0], controls)
     batch = batch_shape(system, state, first)
+    state = _full(state, batch)
+    dt = jnp.asarray(dt, state.position.dtype)
+    if not is_traced((system, state, dt)) and (examine := getattr(scheme, "examine", None)):
+        examine(system, state, dt)
     return _rollout(
         system,
-        _full(state, batch),
+        state,
         Partial(controls) if by_function and not isinstance(controls, Partial) else controls,
-        jnp.asarray(dt, state.position.dtype),
+        dt,
         scheme,
         Partial(record) if callable(record) and not isinstance(record, Ready) else record,
         counts=counts,

@@ -4,6 +4,7 @@ The three-link chain is that of `mechanisms.chain`: rods of 1 m and 1, 1.2 and 1
 about y, x and y, let go at 0.8 rad each.
 """
 
+import warnings
 from functools import cache, partial
 
 import jax
@@ -17,12 +18,14 @@ from couplings_catalog import MovingPlane
 from jaxjoints import (
     Damping,
     DryFriction,
+    Fixed,
     Hinge,
     Limits,
     Mimic,
     Rattle,
     RungeKutta,
     SemiImplicitEuler,
+    Slider,
     SpringDamper,
     SystemBuilder,
     energy,
@@ -32,6 +35,7 @@ from jaxjoints import (
     replicate,
     rollout,
     step,
+    struct,
 )
 from mechanisms import G, compiled
 
@@ -333,6 +337,48 @@ def test_rk4_refuses_joints_softened_by_cfm():
     system, state = mechanisms.pendulum(cfm=1e-3)
     with pytest.raises(ValueError, match="'pivot' is softened by cfm.*SpringDamper"):
         step(system, state, dt=1e-3, scheme=RungeKutta())
+
+
+def test_row_53_rk4_warns_of_springs_and_dampers_too_stiff_for_the_step():
+    """Two carts in a row, springs between them and the wall: eigenvalues (3 ± √5) / 2 of k / m; the
+    fixed joint leaves a cart the mass of what it carries.
+    """
+    world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    for name in ("0", "1", "load"):
+        world.body(name, mass=1.0 if name == "0" else 0.5, inertia=(0.1, 0.1, 0.1))
+    laws = [SpringDamper(1e4, 20.0)]
+    world.joint("a", Slider(mechanisms.X), child="0", laws=laws)
+    world.joint("b", Slider(mechanisms.X), child="1", parent="0", laws=laws)
+    world.joint("c", Fixed(), child="load", parent="1")
+    system, state = world.build()
+    largest = (3 + np.sqrt(5)) / 2
+
+    def examined(dt, k, d):
+        laws = (replace(system.joint("a").laws[0], stiffness=k, damping=d),)
+        given = system.with_joint("a", laws=laws).with_joint("b", laws=laws)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            RungeKutta().examine(given, state, jnp.asarray(dt))
+        return [str(one.message) for one in said]
+
+    stable = np.sqrt(8 / (largest * 1e4))
+    assert examined(0.999 * stable, 1e4, 0.0) == []
+    (said,) = examined(1.001 * stable, 1e4, 0.0)
+    assert "springs are too stiff for dt 0.0175" in said and f"below {stable:.2g} s" in said
+    stable = 2.785 / (largest * 20.0)
+    assert examined(0.999 * stable, 0.0, 20.0) == []
+    (said,) = examined(1.001 * stable, 0.0, 20.0)
+    assert "dampers are too stiff" in said
+
+
+def test_a_rollout_asks_the_scheme_before_it_compiles():
+    @struct
+    class Particular(RungeKutta):
+        def examine(self, system, state, dt):
+            raise RuntimeError(f"asked for {float(dt)}")
+
+    with pytest.raises(RuntimeError, match="asked for 0.03"):
+        rollout(*mechanisms.pendulum(), dt=0.03, steps=1, scheme=Particular())
 
 
 def test_rattle_refuses_no_iterations():
