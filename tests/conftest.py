@@ -11,14 +11,21 @@ import gc
 import jax
 import pytest
 
+from quick import compile_once, compile_quickly
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+compile_quickly(os.environ)
+compile_once(os.environ)
+# Tracing makes many objects that stay: looking for garbage after every 700 of them takes a fifth
+# of its time.
+gc.set_threshold(20_000)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def programs_are_dropped():
-    """Compiled programs of a file are of no use to the next, and take 10 GB in all."""
+    """Compiled programs of a file fill memory, 10 GB in all; what another needs, it reads again."""
     yield
     jax.clear_caches()
     gc.collect()

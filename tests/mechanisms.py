@@ -21,6 +21,7 @@ from jaxjoints import (
 from jaxjoints.constraints import row_problem
 from jaxjoints.kinematics import body_twists, joint_places, prepare, with_world
 from jaxjoints.layout import layout
+from quick import QUICK
 
 G = 9.81
 X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
@@ -32,14 +33,8 @@ TIP = (0.0, 0.0, -0.1)
 WIRE = 0.8128562983424904
 
 
-# Speed of compilation matters in tests, not that of the code.
-QUICK = {"xla_backend_optimization_level": 0}
-if jax.__version_info__ < (0, 11):  # later versions have no other emitters
-    QUICK["xla_cpu_use_fusion_emitters"] = False
-
-
 def compiled(function, **options):
-    """`jax.jit` that compiles fast."""
+    """`jax.jit` that compiles fast, for programs that run little."""
     return jax.jit(function, compiler_options=QUICK, **options)
 
 

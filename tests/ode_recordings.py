@@ -7,7 +7,7 @@ side by side in one system, all recorded states being its batch.
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ import jaxjoints as jj
 import oracle
 from jaxjoints.groups import JointGroup
 from jaxjoints.spatial import cross, error_twist, quat_rotate, quat_rotate_inverse, retract
+from mechanisms import compiled
 from ode_couplings import KINDS, Given, OdeBevelGear, Placed
 
 FAR = 10.0
@@ -167,18 +168,7 @@ class Bench:
         return self.step(self.after[0])[1].q
 
 
-def quick_to_compile() -> dict[str, Any]:
-    """Compiler options for programs that run once: compiling is most of the time here."""
-    options = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-    try:
-        jax.jit(jnp.negative, compiler_options=options)(1.0)
-    except jax.errors.JaxRuntimeError:
-        # A release of XLA without the second option.
-        del options["xla_cpu_use_fusion_emitters"]
-    return options
-
-
-@partial(jax.jit, compiler_options=quick_to_compile())
+@compiled
 def advance(
     system: jj.System, state: jj.State, wrench: Array, dt: Array, scheme: jj.SemiImplicitEuler
 ) -> tuple[jj.State, jj.Info]:

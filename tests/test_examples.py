@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mechanisms import QUICK
+from quick import QUICK, flags
 
 ROOT = Path(__file__).parents[1]
 SEARCHED = {
@@ -32,10 +32,9 @@ ROW = re.compile(r"^  (\S.*?) +([-\d.e+]+) +([-\d.e+]+) +([-\d.e+]+) +([-\d.e+]+
 def run(tmp_path_factory):
     """What the example prints, by titles, and its figure."""
     path = tmp_path_factory.mktemp("example") / "figure.png"
-    flags = [f"--{name}={str(value).lower()}" for name, value in QUICK.items()]
     environment = {
         **os.environ,
-        "XLA_FLAGS": " ".join([os.environ.get("XLA_FLAGS", ""), *flags]),
+        "XLA_FLAGS": " ".join([os.environ.get("XLA_FLAGS", ""), *flags(QUICK)]),
         "PYTHONPATH": str(ROOT),
     }
     options = ["--output", str(path), "--starts", "24", "--iterations", "30"]

@@ -7,9 +7,8 @@ library's where all numbers are compared, and the library's are compared with th
 ball, the gears and the motors are the library's own.
 """
 
-from functools import cache, partial
+from functools import cache
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,11 +16,11 @@ import pytest
 import oracle
 from jaxjoints.kinematics import joint_places, prepare, speeds, wrenches_on_bodies
 from jaxjoints.spatial import quat_rotate, quat_to_matrix
+from mechanisms import compiled
 from ode_recordings import (
     Run,
     benches,
     differences,
-    quick_to_compile,
     recorded,
     scaled_error,
     slope,
@@ -109,7 +108,7 @@ def test_ode_bounces_a_slider_by_the_speed_of_the_centres_and_not_of_the_coordin
     np.testing.assert_allclose(info.qd[at, bounces], -0.9 * before[bounces] - given, rtol=1e-9)
 
 
-@partial(jax.jit, compiler_options=quick_to_compile())
+@compiled
 def rows_of(system, state):
     """Bilateral rows of all joints as Jacobians of body twists in the world, and their errors."""
     mechanism = prepare(system, 1)

@@ -1,0 +1,49 @@
+"""How tests compile: that costs them most of their time, the programs themselves little."""
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, MutableMapping
+
+import jax
+
+# Half the time to compile, and nearly the same to run; later versions have no other emitters, and a
+# release of XLA refuses what it does not know.
+EMITTERS = {}
+if jax.__version_info__ < (0, 11):
+    EMITTERS["xla_cpu_use_fusion_emitters"] = False
+# A quarter less again, but for programs that run little: they run several times slower.
+QUICK = {"xla_backend_optimization_level": 0, **EMITTERS}
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Compiler options as XLA_FLAGS has them."""
+    return [f"--{name}={str(value).lower()}" for name, value in options.items()]
+
+
+def compile_quickly(environment: MutableMapping[str, str]) -> None:
+    """Let the XLA of this process, and of those it starts, compile fast; before it computes."""
+    given = environment.get("XLA_FLAGS", "").split()
+    # The last one counts: whoever runs the tests decides.
+    added = [flag for flag in flags(EMITTERS) if flag not in given]
+    environment["XLA_FLAGS"] = " ".join([*added, *given])
+
+
+def compile_once(environment: MutableMapping[str, str]) -> None:
+    """Let JAX read again what was compiled before, in this process and those it starts.
+
+    JAX_COMPILATION_CACHE_DIR: where; unless it is given, in a folder of this run alone
+    """
+    worker = environment.get("PYTEST_XDIST_WORKER", "")
+    folder = environment.get("JAX_COMPILATION_CACHE_DIR")
+    if not folder:
+        # By the process that starts the workers, which find it in their environment.
+        folder = tempfile.mkdtemp(prefix="jaxjoints-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # One folder each: what another worker is about to write would be read in part.
+    environment["JAX_COMPILATION_CACHE_DIR"] = os.path.join(folder, worker)
+    environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    # JAX has read its environment.
+    jax.config.update("jax_compilation_cache_dir", environment["JAX_COMPILATION_CACHE_DIR"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
