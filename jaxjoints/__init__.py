@@ -35,6 +35,7 @@ from .couplings.shapes import Box, Capsule, HalfSpace, Point, Sphere, Touch, tou
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .drives import Armature, Effort, Motor, Servo
+from .engagement import Engagement
 from .external import wrench_at
 from .fields import BodyDamping, BodyMotion, Drag, Field, PointForce
 from .guard import Cause
@@ -163,6 +164,7 @@ __all__ = [
     "Law",
     "CoordinateState",
     "Limits",
+    "Engagement",
     "LimitForce",
     "Lock",
     "SpringDamper",

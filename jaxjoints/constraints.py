@@ -15,6 +15,7 @@ from .kinematics import (
     coordinate_indices,
     wrenches_on_bodies,
 )
+from .laws import Law
 from .layout import GroupRows, Layout, layout
 from .node_rows import NodeRows, all_rows, holding
 from .pytree import replace
@@ -45,6 +46,7 @@ def row_problem(
     before: Array | None = None,
     *,
     force_time: Array | None = None,
+    engagement: Array | None = None,
     changed: Callable[[NodeRows], NodeRows] = lambda own: own,
 ) -> RowProblem:
     """Rows of all joints and laws for one step of dt [s].
@@ -52,9 +54,10 @@ def row_problem(
     velocity: twists (6, bodies + 1, *batch) in body axes without the impulses of this step
     before: the same at the start of the step, for laws that need it
     force_time: how long laws that hold no position act [s], dt by default
+    engagement: of `State`, for laws with an `Engagement`
     changed: what each group's rows become before they are put together
     """
-    rows = all_rows(mechanism, places, dt, control, before, force_time)
+    rows = all_rows(mechanism, places, dt, control, before, force_time, engagement)
     parts = [_problem(changed(own), velocity, dt, mechanism) for own in rows]
     return _join(layout(mechanism.system), parts)
 
@@ -77,20 +80,24 @@ def row_values(mechanism: Mechanism, places: tuple[JointPlaces, ...], along: Row
 
 
 def projection_problem(
-    mechanism: Mechanism, places: tuple[JointPlaces, ...], along: RowProblem | None = None
+    mechanism: Mechanism,
+    places: tuple[JointPlaces, ...],
+    along: RowProblem | None = None,
+    engagement: Array | None = None,
 ) -> RowProblem:
     """Rows for position projection: A λ = -φ for rigid joints and transmissions, hard locks and
-    violated hard stops.
+    violated hard stops; engaged hard stops are one-sided, violated or not.
 
     The speeds of this problem are displacements: h = 1, v = 0, erp = 1.
 
+    engagement: of `State`
     along: a problem whose rows are taken, such as that of the step before, with the errors and
         violations of `places`
     """
     plan = layout(mechanism.system)
     one = jnp.ones((), mechanism.inverse_mass.dtype)
     parts = []
-    for own in all_rows(mechanism, places, one, Control()):
+    for own in all_rows(mechanism, places, one, Control(), engagement=engagement):
         rows = own.rows
         rate = [own.error]
         off = 0.0 if own.rigid else SWITCHED_OFF
@@ -100,13 +107,17 @@ def projection_problem(
             rate.append((own.q[coordinate] if held is None else held.error)[None])
             soft = off if held is None else jnp.where(held.compliance > 0, SWITCHED_OFF, 0.0)
             compliance.append(jnp.broadcast_to(soft, own.q.shape[1:])[None])
-        violations = []
+        violations, bounds = [], []
         for coordinate in rows.soft:
             violation = jnp.zeros_like(own.q[coordinate])
-            for law, force in own.forces:
-                if law.coordinate == coordinate and law.kind is Bound:
+            found = [(law, f) for law, f in own.forces if law.coordinate == coordinate]
+            bounds.append(
+                [(law.two_sided, _moving_out(law, f)) for law, f in found if law.kind is Bound]
+            )
+            for law, force in found:
+                if law.kind is Bound and law.engagement is None:
                     violation = violation + force.sign * force.violation
-                if law.coordinate == coordinate and law.kind is Latch:
+                if law.kind is Latch:
                     error = jnp.where(force.compliance > 0, 0.0, force.error)
                     violation = violation + force.engaged * error
             violations.append(violation)
@@ -115,7 +126,7 @@ def projection_problem(
             "compliance": _place_rows(rows, compliance, own.H[1]),
             "stiffness": violations,
             "impulse": violations,
-            "bounds": [],
+            "bounds": bounds,
             "idle": None,
         }
         if own.on is not None:
@@ -123,7 +134,7 @@ def projection_problem(
         if along is None:
             part |= {"H": own.H, "Y": _over_masses(mechanism, own)}
         parts.append(part)
-    problem = _join(plan, parts, along, bounded=False)
+    problem = _join(plan, parts, along, bounded=plan.engages)
     violation = problem.stiffness
     if not violation.shape[0]:
         return problem
@@ -269,6 +280,14 @@ def _problem(own: NodeRows, velocity: Array, dt: Array, mechanism: Mechanism) ->
         "idle": None,
     }
     return part if own.on is None else _switched(own, part)
+
+
+def _moving_out(law: Law, force: Bound) -> Bound:
+    """A bound in a position projection: one-sided where it is hard and engaged, else absent."""
+    if law.engagement is None:
+        return replace(force, present=jnp.zeros_like(force.present))
+    hard = jnp.where(force.compliance > 0, 0.0, force.present)
+    return replace(force, present=hard, bias=force.violation)
 
 
 def _engaged(latch: Latch, A: Array) -> Linear:

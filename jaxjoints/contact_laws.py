@@ -43,7 +43,8 @@ class ContactLimits(Limits):
     def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
         softness = self.stiffness, self.damping, self.erp, self.cfm, self.max_correction
-        found = Limits(self.lower, None, *softness, anticipate=self.anticipate).force(at)
+        when = {"engagement": self.engagement, "anticipate": self.anticipate}
+        found = Limits(self.lower, None, *softness, **when).force(at)
         if self.restitution is None and self.speed is None:
             return found
         nearest = at.q - self.lower
@@ -62,6 +63,8 @@ class ContactLimits(Limits):
         """See `Law.check`."""
         if self.lower is None or self.upper is not None:
             return "keeps a gap above lower; leave upper out"
+        if self.engagement is not None and self.speed is not None:
+            return "has engagement and speed; an engaged stop follows no surface, give one"
         if not (np.asarray(self.bounce_speed) >= 0).all():
             return f"bounce_speed {self.bounce_speed} must be >= 0"
         return super().check()

@@ -29,6 +29,7 @@ from .kinematics import (
     wrenches_on_bodies,
 )
 from .layout import layout
+from .node_rows import engagements
 from .pytree import replace, static, struct
 from .solve.factor import Factor
 from .solve.newton import Newton, solve_again
@@ -44,6 +45,7 @@ from .spatial import (
     quat_rotate_inverse,
     skew,
 )
+from .stages import velocity_problem
 from .system import Control, Info, State
 
 NEWTON = Newton()
@@ -73,12 +75,14 @@ class SemiImplicitEuler:
     gyroscopic: "transport" carries angular momentum along, conserving it to rounding; "implicit" is
         ODE's term, "explicit" the plain one, both of first order; "none" leaves it out
     rotation: "exponential" turns bodies by exp(h ω); "linearized" is ODE's update
+    curvature: rows turn along in the step, G v⁺ + h Ġ v = 0, as in ArtiSynth; else G v⁺ = 0
     """
 
     solver: Solver = NEWTON
     projections: int = static(default=0)
     gyroscopic: Literal["transport", "implicit", "explicit", "none"] = static(default="transport")
     rotation: Literal["exponential", "linearized"] = static(default="exponential")
+    curvature: bool = static(default=False)
 
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
@@ -93,7 +97,11 @@ class SemiImplicitEuler:
         twist = free[:, :-1]
         if plan.structure is not None:
             before = with_world(body_twists(state))
-            problem = row_problem(mechanism, places, free, dt, control, before)
+            problem = row_problem(
+                mechanism, places, free, dt, control, before, engagement=state.engagement
+            )
+            if self.curvature:
+                problem = replace(problem, rate=problem.rate + dt * _turning(mechanism, state))
             solution = self.solver.solve(problem, start_impulses(plan, state.impulse))
             twist = twist + body_velocities(problem, solution.impulse)
         new = _moved(self, mechanism, state, twist, dt)
@@ -101,6 +109,8 @@ class SemiImplicitEuler:
         new = replace(new, q=q)
         if plan.bounds:
             new = replace(new, impulse=jax.lax.stop_gradient(flat_impulses(plan, solution)))
+        if plan.engages:
+            new = _engaged(mechanism, new)
         for _ in range(self.projections if plan.structure is not None else 0):
             new = projected(mechanism, new, problem, solution.factors)
         return new, step_info(mechanism, places, solution, twist, new, q, dt)
@@ -120,7 +130,7 @@ def projected(
         serve too where only linear laws give way
     """
     places = joint_places(mechanism, state)
-    problem = projection_problem(mechanism, places, along)
+    problem = projection_problem(mechanism, places, along, state.engagement)
     if factors is not None and layout(mechanism.system).rigid:
         impulse = solve_again(along, factors, problem.rate)
     else:
@@ -181,6 +191,29 @@ def free_twists(
     if still:
         twist = jnp.where(moving, twist, prescribed)
     return with_world(twist)
+
+
+def _engaged(mechanism: Mechanism, state: State) -> State:
+    """State in which limits have engaged or let go, at the end of a step."""
+    places = joint_places(mechanism, state)
+    twist = with_world(body_twists(state))
+    return replace(state, engagement=engagements(mechanism, places, twist, state.engagement))
+
+
+def _turning(mechanism: Mechanism, state: State) -> Array:
+    """Ġ v: rates of the rows' speeds while bodies move on, (rows, nodes, *batch)."""
+
+    def speeds(state):
+        twist = with_world(body_twists(state))
+        places = joint_places(mechanism, state)
+        return velocity_problem(mechanism, places, twist, jnp.zeros_like(time), Control()).rate
+
+    time = state.time
+    still = jax.tree.map(jnp.zeros_like, state)
+    spin = jnp.concatenate([jnp.zeros_like(state.omega[:1]), state.omega])
+    turn = 0.5 * quat_multiply(spin, state.quaternion)
+    moving = replace(still, position=state.velocity, quaternion=turn, time=jnp.ones_like(time))
+    return jax.jvp(speeds, (state,), (moving,))[1]
 
 
 def _moved(

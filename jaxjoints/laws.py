@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .engagement import Engagement
 from .pytree import static, struct
 from .rows import Bound, Hard, Latch, Linear, spring_softness, zero_like
 
@@ -26,6 +27,7 @@ class CoordinateState:
     target, target_speed: value and speed at the end of the step that the control asks for, None
         where it asks for nothing
     gap: value of the law's `normal` coordinate, None for a law without
+    engaged: E of the law's `engagement`, None for a law without
     """
 
     q: Array
@@ -34,6 +36,7 @@ class CoordinateState:
     target: Array | None = None
     target_speed: Array | None = None
     gap: Array | None = None
+    engaged: Array | None = None
 
 
 class Law:
@@ -46,6 +49,7 @@ class Law:
     two_sided: a `Bound` with lower and upper
     normal: the coordinate of the joint whose force by laws a `Bound` with friction follows, or None
     aims: fields that "target" and "target_speed" of a `Control` take the place of
+    engagement: what decides after each step whether a one-sided `Bound` acts in the next, or None
     """
 
     coordinate: int
@@ -53,6 +57,7 @@ class Law:
     needs_speed: ClassVar[bool] = False
     two_sided: ClassVar[bool] = False
     normal: int | None = None
+    engagement: Engagement | None = None
     elementwise: ClassVar[bool] = False
     aims: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
@@ -93,8 +98,10 @@ class Limits(Law):
     erp: share of the violation that one step removes; cfm: velocity per unit force
     max_correction: largest speed at which a hard stop moves a violation out [m/s or rad/s], or None
     restitution: e in [0, 1], or None: without it the step that would pass a bound ends on it
+    engagement: an `Engagement`: the stop acts while that says so, and what `erp` and projections
+        correct is the violation beyond its tolerance; `anticipate` then has no effect. Or None
     anticipate: True: the stop acts in the step that would pass it; False: only once it has been
-        passed at the start of a step, as in ODE and ArtiSynth
+        passed at the start of a step, as in ODE
     """
 
     lower: Array | float | None = None
@@ -105,6 +112,7 @@ class Limits(Law):
     cfm: Array | float | None = None
     max_correction: Array | float | None = 10.0
     restitution: Array | float | None = None
+    engagement: Engagement | None = None
     coordinate: int = static(default=0, kw_only=True)
     anticipate: bool = static(default=True, kw_only=True)
     kind: ClassVar[type] = Bound
@@ -136,11 +144,15 @@ class Limits(Law):
             erp, cfm = spring_softness(self.stiffness, self.damping, dt)
         else:
             erp, cfm = self.erp, self.cfm
-        inside, outside = jnp.maximum(gap, 0.0), jnp.minimum(gap, 0.0)
+        tolerance = 0.0 if self.engagement is None else self.engagement.tolerance
+        inside, outside = jnp.maximum(gap, 0.0), jnp.minimum(gap + tolerance, 0.0)
         correction = erp * outside / dt
         if not soft and self.max_correction is not None:
             correction = jnp.maximum(correction, -self.max_correction)
-        if self.anticipate:
+        if self.engagement is not None:
+            present, bias = jnp.abs(at.engaged), correction
+            sign = jnp.where(at.engaged == 0, sign, at.engaged)
+        elif self.anticipate:
             present, bias = jnp.ones_like(q), correction + inside / dt
         else:
             present, bias = (gap <= 0).astype(q.dtype), correction
@@ -170,6 +182,14 @@ class Limits(Law):
         soft = self.stiffness is not None or self.damping is not None
         if soft and (self.erp is not None or self.cfm is not None):
             return "has both stiffness/damping and erp/cfm; give one pair"
+        if self.engagement is not None:
+            if not isinstance(self.engagement, Engagement):
+                return f"engagement {self.engagement} must be an Engagement, or None"
+            if self.restitution is not None:
+                return "has engagement and restitution; an engaged stop does not bounce, give one"
+            problem = self.engagement.check()
+            if problem:
+                return problem
         if soft and self.restitution is not None:
             return "has stiffness/damping and restitution; a soft stop bounces by its damping"
         if soft and not (_value(self.stiffness) + _value(self.damping)) > 0:
@@ -370,7 +390,9 @@ def check_numbers(law: Law, *signed: str) -> str | None:
     signed: fields of any sign; that of other fields is asked for where a joint is declared
     """
     for name, value in vars(law).items():
-        if value is None or isinstance(value, bool) or name in ("coordinate", "normal"):
+        if name in ("coordinate", "normal", "engagement"):
+            continue
+        if value is None or isinstance(value, bool):
             continue
         numbers = np.asarray(value, float)
         if np.isnan(numbers).any():

@@ -60,6 +60,7 @@ class Layout:
         order, None if the same
     bounds: slots of bounded impulses
     rigid: all joints and transmissions are, and no law but linear ones acts on them
+    engages: some law has an engagement
     """
 
     groups: tuple[GroupRows, ...]
@@ -68,6 +69,7 @@ class Layout:
     structure: RowStructure | None
     bounds: tuple[Slot, ...]
     rigid: bool
+    engages: bool
 
 
 def layout(system: System) -> Layout:
@@ -85,7 +87,8 @@ def layout(system: System) -> Layout:
     transmissions = tuple((0, 0, _laws(g.laws), g.held, g.bodies) for g in system.transmissions)
     everything = system.groups + system.transmissions
     rigid = all(g.rigid and all(x.kind is Linear for x in g.laws) for g in everything)
-    return _layout(joints + transmissions, system.topology.moving, rigid)
+    engages = any(law.engagement is not None for g in everything for law in g.laws)
+    return _layout(joints + transmissions, system.topology.moving, rigid, engages)
 
 
 def _laws(laws: tuple[Law, ...]) -> tuple[Any, ...]:
@@ -101,8 +104,17 @@ def impulse_size(system: System) -> int:
     return plan.structure.rows * nodes + len(plan.bounds) * coordinates
 
 
+def engagement_size(system: System) -> int:
+    """Length of `State.engagement`: a number for each coordinate and value of a transmission, or 0
+    if no law has an engagement.
+    """
+    return system.coordinates + system.values if layout(system).engages else 0
+
+
 @lru_cache(maxsize=256)
-def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...], rigid: bool) -> Layout:
+def _layout(
+    groups: tuple[Any, ...], moving: tuple[bool, ...], rigid: bool, engages: bool
+) -> Layout:
     group_rows, nodes, heights, ends, owners = [], [], [], [], []
     for g, (errors, extra, laws, held, sides) in enumerate(groups):
         held = tuple(sorted({*held, *(c for c, kind, *_ in laws if kind is Hard)}))
@@ -117,7 +129,7 @@ def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...], rigid: bool) -> L
             owners += [(g, i) for i in range(len(sides))]
     unordered = tuple(tuple(range(len(sides))) for *_, sides in groups)
     if not nodes:
-        return Layout(tuple(group_rows), unordered, (None, None), None, (), rigid)
+        return Layout(tuple(group_rows), unordered, (None, None), None, (), rigid, engages)
     plan = elimination_plan(tuple(nodes), tuple(heights))
     by_group: list[list[int]] = [[] for _ in groups]
     for node in plan.order:
@@ -156,7 +168,7 @@ def _layout(groups: tuple[Any, ...], moving: tuple[bool, ...], rigid: bool) -> L
         tuple(placeless),
     )
     bounds = _slots(groups, group_rows)
-    return Layout(tuple(group_rows), orders, tuple(permutations), structure, bounds, rigid)
+    return Layout(tuple(group_rows), orders, tuple(permutations), structure, bounds, rigid, engages)
 
 
 def _slots(groups: tuple[Any, ...], group_rows: list[GroupRows]) -> tuple[Slot, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.lax import stop_gradient
 
 from .blocks import multiply_transposed
 from .groups import JointGroup, TransmissionGroup
@@ -22,7 +23,7 @@ from .laws import CoordinateState, Law
 from .layout import GroupRows, layout
 from .pytree import map_trailing, replace
 from .rows import Hard, Softness
-from .system import Control
+from .system import Control, System
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,13 @@ def all_rows(
     control: Control,
     before: Array | None = None,
     force_time: Array | None = None,
+    engagement: Array | None = None,
 ) -> Iterator[NodeRows]:
     """The rows of all groups, in the order of the layout.
 
     before: twists at the start of the step, None where nothing moves
     force_time: how long laws that hold no position act [s], dt by default
+    engagement: of `State`; laws with an `Engagement` do not act without it
     """
     force_time = dt if force_time is None else force_time
     system = mechanism.system
@@ -80,7 +83,9 @@ def all_rows(
             error=place.rows.error,
             drift=_drift(place, force_time),
             q=place.rows.q,
-            forces=_forces(group.laws, _states(group, place, dt, control, before), force_time),
+            forces=_forces(
+                group.laws, _states(group, place, dt, control, before, engagement), force_time
+            ),
             rigid=group.rigid,
             on=on,
         )
@@ -94,6 +99,7 @@ def all_rows(
             qd = sum(
                 multiply_transposed(side, before[:, at]) for side, at in zip(H, bodies, strict=True)
             )
+        E = _engaged(group, value_indices(mechanism.system, group), engagement, value)
         soft, on = _softness(group, dt), _on(group)
         yield NodeRows(
             rows=rows,
@@ -104,16 +110,79 @@ def all_rows(
             error=none,
             drift=none,
             q=value,
-            forces=_forces(group.laws, CoordinateState(value, dt, qd), force_time),
+            forces=_forces(group.laws, CoordinateState(value, dt, qd, engaged=E), force_time),
             rigid=group.rigid,
             on=on,
         )
+
+
+def engagements(
+    mechanism: Mechanism, places: tuple[JointPlaces, ...], twist: Array, before: Array
+) -> Array:
+    """`State.engagement` at the end of a step from that at its start.
+
+    places, twist: at the end of the step, twists (6, bodies + 1, *batch) in body axes
+    """
+    system = mechanism.system
+    after = before
+    for group, place in zip(system.groups, places, strict=True):
+        if _engages(group):
+            k = group.coupling.dof
+            qd = speeds_along(group, *wrenches_on_bodies(group, place, range(6 - k, 6)), twist)
+            after = _engaged_after(
+                group, coordinate_indices(group), place.rows.q, qd, before, after
+            )
+    for group in system.transmissions:
+        if _engages(group):
+            value, H = transmission_rows(mechanism, group, places)
+            bodies = [np.array(side) for side in zip(*group.bodies, strict=True)]
+            qd = sum(
+                multiply_transposed(side, twist[:, at]) for side, at in zip(H, bodies, strict=True)
+            )
+            after = _engaged_after(group, value_indices(system, group), value, qd, before, after)
+    return stop_gradient(after)
+
+
+def value_indices(system: System, group: TransmissionGroup) -> np.ndarray:
+    """Place of each value of a group in `State.engagement`, shape (rows, transmissions)."""
+    rows = np.arange(group.transmission.rows)[:, None]
+    return system.coordinates + np.array(group.start)[None] + rows
 
 
 def holding(own: NodeRows, coordinate: int) -> Hard | None:
     """The law that holds a coordinate, None for one that is held without."""
     laws = (f for law, f in own.forces if law.coordinate == coordinate and law.kind is Hard)
     return next(laws, None)
+
+
+def _engages(group: JointGroup | TransmissionGroup) -> bool:
+    return any(law.engagement is not None for law in group.laws)
+
+
+def _engaged(
+    group: JointGroup | TransmissionGroup, at: np.ndarray, engagement: Array | None, q: Array
+) -> Array | None:
+    """E of a group's coordinates, None where no law has an engagement."""
+    if not _engages(group):
+        return None
+    return jnp.zeros_like(q) if engagement is None else jnp.sign(stop_gradient(engagement[at]))
+
+
+def _engaged_after(
+    group: JointGroup | TransmissionGroup,
+    at: np.ndarray,
+    q: Array,
+    qd: Array,
+    before: Array,
+    after: Array,
+) -> Array:
+    """`after` with the numbers of one group's laws, whose coordinates stand at `at`."""
+    for law in group.laws:
+        if law.engagement is not None:
+            c = law.coordinate
+            own = law.engagement.after(before[at[c]], q[c], qd[c], law.lower, law.upper)
+            after = after.at[at[c]].set(jnp.broadcast_to(own, before[at[c]].shape))
+    return after
 
 
 def _softness(group: JointGroup | TransmissionGroup, dt: Array) -> Softness:
@@ -138,7 +207,12 @@ def _drift(place: JointPlaces, dt: Array) -> Array:
 
 
 def _states(
-    group: JointGroup, place: JointPlaces, dt: Array, control: Control, before: Array | None
+    group: JointGroup,
+    place: JointPlaces,
+    dt: Array,
+    control: Control,
+    before: Array | None,
+    engagement: Array | None,
 ) -> CoordinateState:
     """What the laws of a group know of all coordinates, arrays (k, joints, *batch)."""
     q = place.rows.q
@@ -148,7 +222,8 @@ def _states(
         qd = speeds_along(group, *wrenches_on_bodies(group, place, range(6 - k, 6)), before)
     at = coordinate_indices(group)
     target, speed = (None if x is None else x[at] for x in (control.target, control.target_speed))
-    return CoordinateState(q, dt, qd, target, speed)
+    E = _engaged(group, at, engagement, q)
+    return CoordinateState(q, dt, qd, target, speed, engaged=E)
 
 
 def _forces(
@@ -161,7 +236,8 @@ def _forces(
         q, qd, target, speed = (None if x is None else x[law.coordinate] for x in fields)
         gap = None if law.normal is None else states.q[law.normal]
         dt = states.dt if law.holds else force_time
-        at = CoordinateState(q, dt, qd if law.needs_speed else None, target, speed, gap)
+        E = None if law.engagement is None else states.engaged[law.coordinate]
+        at = CoordinateState(q, dt, qd if law.needs_speed else None, target, speed, gap, E)
         if law.elementwise:
             forces.append((law, law.force(at)))
         else:

@@ -149,7 +149,7 @@ class Rattle:
 
 
 def _without_rule(law: Law) -> bool:
-    return law.kind is Latch or law.needs_speed
+    return law.kind is Latch or law.needs_speed or law.engagement is not None
 
 
 @struct

@@ -13,9 +13,11 @@ from jax import Array
 
 from .blocks import inverse, multiply
 from .couplings.coupling import Coupling, Residual
+from .kinematics import body_twists, joint_places, prepare, with_world
 from .laws import Limits, Lock
-from .layout import impulse_size
-from .pytree import expand_trailing, map_trailing
+from .layout import engagement_size, impulse_size
+from .node_rows import engagements
+from .pytree import expand_trailing, map_trailing, replace
 from .spatial import Pose, transform_twist, twist_of
 from .system import State, System, expand
 from .validation import (
@@ -155,9 +157,20 @@ def start_state(
         time=jnp.zeros(batch, precision()),
         q=jnp.concatenate(flat, axis=0),
         impulse=jnp.zeros((impulse_size(system), *batch), precision()),
+        engagement=jnp.zeros((engagement_size(system), *batch), precision()),
     )
+    if state.engagement.size:
+        state = replace(state, engagement=_engaged(system, state))
     _warn_outside(system, state)
     return state
+
+
+@jax.jit
+def _engaged(system: System, state: State) -> Array:
+    """What is engaged where a system starts."""
+    mechanism = prepare(system, state.time.ndim)
+    places, twist = joint_places(mechanism, state), with_world(body_twists(state))
+    return engagements(mechanism, places, twist, state.engagement)
 
 
 @dataclass(frozen=True)

@@ -192,6 +192,9 @@ class State:
     time: [s], shape (*batch)
     q: last known coordinates, from which those that wind are continued, shape (coordinates, *batch)
     impulse: the last step's impulses, where the next solve starts (never differentiated)
+    engagement: of limits with an `Engagement`, E times the number of steps since they engaged, in
+        the order of q and then of the transmissions' values, shape (coordinates + values, *batch),
+        or (0, *batch) where no limit has one (never differentiated)
     """
 
     position: Array
@@ -201,9 +204,10 @@ class State:
     time: Array
     q: Array
     impulse: Array
+    engagement: Array
 
 
-STATE_RANKS = State(2, 2, 2, 2, 0, 1, 1)
+STATE_RANKS = State(2, 2, 2, 2, 0, 1, 1, 1)
 
 
 @struct

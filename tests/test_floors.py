@@ -13,7 +13,11 @@ MOST_LINES = 420
 # Low to high. A name is a file or a folder of jaxjoints/; the groups of a floor never meet.
 FLOORS = [
     [{"pytree", "rotation", "spatial", "blocks", "parallel"}],
-    [{"rows", "couplings", "laws", "contact_laws", "drives", "transmissions", "fields"}, {"solve"}],
+    [
+        {"rows", "couplings", "laws", "engagement", "contact_laws", "drives"}
+        | {"transmissions", "fields"},
+        {"solve"},
+    ],
     [{"joint_space", "configurations"}],
     [{"groups", "system", "kinematics", "external"}],
     [{"layout", "node_rows", "constraints", "stages"}],
