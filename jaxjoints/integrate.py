@@ -206,9 +206,9 @@ def _turning(mechanism: Mechanism, state: State) -> Array:
     def speeds(state):
         twist = with_world(body_twists(state))
         places = joint_places(mechanism, state)
-        return velocity_problem(mechanism, places, twist, jnp.zeros_like(time), Control()).rate
+        return velocity_problem(mechanism, places, twist, now, Control()).rate
 
-    time = state.time
+    time, now = state.time, jnp.zeros((), state.time.dtype)
     still = jax.tree.map(jnp.zeros_like, state)
     spin = jnp.concatenate([jnp.zeros_like(state.omega[:1]), state.omega])
     turn = 0.5 * quat_multiply(spin, state.quaternion)

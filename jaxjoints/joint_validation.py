@@ -138,7 +138,7 @@ def read_laws(
     owner: str, laws: Any, *, dof: int, erp: float, allow_active: bool
 ) -> tuple[tuple[Law, ...], list[str]]:
     """Laws in standard form with float arrays for leaves, and notes on what was changed."""
-    kept, notes, hard = [], [], {}
+    kept, notes, hard, engaging = [], [], {}, set()
     for given in (laws,) if isinstance(laws, Law) else laws:
         if not isinstance(given, Law):
             hint = "give a record such as Limits(-1, 1)"
@@ -159,6 +159,11 @@ def read_laws(
             if law.coordinate in hard:
                 raise ValueError(f"{name}: {hard[law.coordinate]} holds it already; keep one")
             hard[law.coordinate] = f"a {type(given).__name__}"
+        if law.engagement is not None:
+            if law.coordinate in engaging:
+                at = law.coordinate
+                raise ValueError(f"{name}: an engagement acts on coordinate {at} already; keep one")
+            engaging.add(law.coordinate)
         kept.append(float_leaves(name, law))
     _check_normals(owner, kept)
     return tuple(kept), notes

@@ -129,9 +129,7 @@ def engagements(
         if _engages(group):
             k = group.coupling.dof
             qd = speeds_along(group, *wrenches_on_bodies(group, place, range(6 - k, 6)), twist)
-            after = _engaged_after(
-                group, coordinate_indices(group), place.rows.q, qd, before, after
-            )
+            after = engaged_after(group, coordinate_indices(group), place.rows.q, qd, before, after)
     for group in system.transmissions:
         if _engages(group):
             value, H = transmission_rows(mechanism, group, places)
@@ -139,8 +137,25 @@ def engagements(
             qd = sum(
                 multiply_transposed(side, twist[:, at]) for side, at in zip(H, bodies, strict=True)
             )
-            after = _engaged_after(group, value_indices(system, group), value, qd, before, after)
+            after = engaged_after(group, value_indices(system, group), value, qd, before, after)
     return stop_gradient(after)
+
+
+def engaged_after(
+    group: JointGroup | TransmissionGroup,
+    at: np.ndarray,
+    q: Array,
+    qd: Array,
+    before: Array,
+    after: Array,
+) -> Array:
+    """`after` with the numbers of one group's laws, whose coordinates stand at `at`."""
+    for law in group.laws:
+        if law.engagement is not None:
+            c = law.coordinate
+            own = law.engagement.after(before[at[c]], q[c], qd[c], law.lower, law.upper)
+            after = after.at[at[c]].set(jnp.broadcast_to(own, before[at[c]].shape))
+    return after
 
 
 def value_indices(system: System, group: TransmissionGroup) -> np.ndarray:
@@ -166,23 +181,6 @@ def _engaged(
     if not _engages(group):
         return None
     return jnp.zeros_like(q) if engagement is None else jnp.sign(stop_gradient(engagement[at]))
-
-
-def _engaged_after(
-    group: JointGroup | TransmissionGroup,
-    at: np.ndarray,
-    q: Array,
-    qd: Array,
-    before: Array,
-    after: Array,
-) -> Array:
-    """`after` with the numbers of one group's laws, whose coordinates stand at `at`."""
-    for law in group.laws:
-        if law.engagement is not None:
-            c = law.coordinate
-            own = law.engagement.after(before[at[c]], q[c], qd[c], law.lower, law.upper)
-            after = after.at[at[c]].set(jnp.broadcast_to(own, before[at[c]].shape))
-    return after
 
 
 def _softness(group: JointGroup | TransmissionGroup, dt: Array) -> Softness:

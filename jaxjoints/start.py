@@ -13,10 +13,10 @@ from jax import Array
 
 from .blocks import inverse, multiply
 from .couplings.coupling import Coupling, Residual
-from .kinematics import body_twists, joint_places, prepare, with_world
+from .kinematics import coordinate_indices
 from .laws import Limits, Lock
 from .layout import engagement_size, impulse_size
-from .node_rows import engagements
+from .node_rows import engaged_after, value_indices
 from .pytree import expand_trailing, map_trailing, replace
 from .spatial import Pose, transform_twist, twist_of
 from .system import State, System, expand
@@ -160,17 +160,31 @@ def start_state(
         engagement=jnp.zeros((engagement_size(system), *batch), precision()),
     )
     if state.engagement.size:
-        state = replace(state, engagement=_engaged(system, state))
+        state = replace(state, engagement=_engaged(wide, state))
     _warn_outside(system, state)
     return state
 
 
-@jax.jit
 def _engaged(system: System, state: State) -> Array:
-    """What is engaged where a system starts."""
-    mechanism = prepare(system, state.time.ndim)
-    places, twist = joint_places(mechanism, state), with_world(body_twists(state))
-    return engagements(mechanism, places, twist, state.engagement)
+    """`State.engagement` where a system starts: limits that are reached are engaged.
+
+    system: with all batch axes
+    """
+    q, none = state.q, jnp.zeros_like(state.engagement)
+    found = none
+    for group in system.groups:
+        own = q[coordinate_indices(group)]
+        found = engaged_after(group, coordinate_indices(group), own, 0 * own, none, found)
+    at = {
+        j: np.arange(q.shape[0])[system.coordinate(x)] for j, x in enumerate(system.topology.joints)
+    }
+    for group in system.transmissions:
+        slots = np.stack([np.concatenate([at[j] for j in own]) for own in group.joints], axis=1)
+        axes = state.time.ndim + 1
+        value = map_trailing(lambda t, q: t.value(q), axes, group.transmission, q[slots])
+        places = value_indices(system, group)
+        found = engaged_after(group, places, value, 0 * value, none, found)
+    return found
 
 
 @dataclass(frozen=True)
