@@ -1,5 +1,7 @@
 """The symmetric linear system of a Newton step, its factor, its solution, and a correction."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -36,51 +38,77 @@ def scaled_system(
 
 
 def factored(problem: RowProblem, blocks: Blocks, extra: Array, root: Array | None) -> Factor:
-    """Factor of S A S + diag(extra), S = diag(root), of constants; A in blocks."""
+    """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; A in blocks, ε the softness
+    of the matrix alone.
+    """
     plan = problem.structure.plan
+    extra = extra if problem.softness is None else extra + problem.softness
     root, extra = stop_gradient((root, extra))
     scaled = blocks if root is None else scale(plan, blocks, root)
     return factor(plan, add_diagonal(plan, scaled, extra))
 
 
 def solve_symmetric(
-    problem: RowProblem, factors: Factor, extra: Array, right: Array, root: Array | None
+    problem: RowProblem,
+    factors: Factor,
+    extra: Array,
+    right: Array,
+    root: Array | None,
+    *,
+    correct: bool = True,
 ) -> Array:
-    """S y with (S A S + diag(extra)) y = right, S = diag(root), by the factor of that matrix."""
+    """S y with (S A S + diag(extra)) y = right, S = diag(root), by the factor of that matrix and ε.
+
+    correct: take ε away to second order, y + (S A S + diag(extra) + ε)⁻¹ ε y
+    """
+    plan, softness = problem.structure.plan, problem.softness
 
     def times(y):
         if root is None:
             return delassus(problem, y) + extra * y
         return root * delassus(problem, root * y) + extra * y
 
-    plan = problem.structure.plan
-    y = jax.lax.custom_linear_solve(
-        times, right, lambda _, b: solve(plan, factors, b), symmetric=True
-    )
+    def solved(_, b):
+        if softness is None or not correct:
+            return solve(plan, factors, b)
+        return _corrected(lambda b: solve(plan, factors, b), softness, b, 0.0)
+
+    y = jax.lax.custom_linear_solve(times, right, solved, symmetric=True)
     return y if root is None else root * y
 
 
-def solve_corrected(
+def solve_from(
     problem: RowProblem,
     factors: Factor,
     extra: Array,
     right: Array,
     root: Array | None,
-    before: Array | float = 0.0,
+    before: Array,
 ) -> Array:
-    """The same, then a correction that takes the softness ε of the matrix away to second order:
-    (A + ε) δ = ε Λ, Λ the impulses `before` and what is found together.
+    """The same for a change of the impulses `before`: (A + ε) δ = ε Λ corrects for all of them, Λ
+    those before and what is found together.
 
     Internal forces of redundant rows double their rounding and go no further, as each solve begins
     with the whole softness.
     """
+
+    def once(b):
+        return solve_symmetric(problem, factors, extra, b, root, correct=False)
+
     if problem.softness is None:
-        return solve_symmetric(problem, factors, extra, right, root)
+        return once(right)
+    return _corrected(once, problem.softness, right, before)
+
+
+def _corrected(
+    solve: Callable[[Array], Array], softness: Array, right: Array, before: Array | float
+) -> Array:
+    """x + y, x solving for the right side and y for what the softness holds back."""
 
     def improve(carry, _):
         found, right = carry
-        found = found + solve_symmetric(problem, factors, extra, right, root)
-        return (found, problem.softness * (before + found)), None
+        found = found + solve(right)
+        return (found, softness * (before + found)), None
 
     # A loop and not two solves: half the program.
     (found, _), _ = jax.lax.scan(improve, (jnp.zeros_like(right), right), length=2)

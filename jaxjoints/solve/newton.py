@@ -34,7 +34,7 @@ from ..blocks import largest
 from ..pytree import replace, static, struct
 from .bounds import complementarity, own_scale, widened, widening
 from .factor import Blocks, Factor, add_diagonal, take
-from .linear import factored, scaled_system, softened, solve_corrected, solve_symmetric
+from .linear import factored, scaled_system, softened, solve_from, solve_symmetric
 from .lu import GeneralBlocks, factor_general, solve_general, transposed
 from .problem import (
     TOLERATED,
@@ -254,7 +254,7 @@ def _solve_linear(
     for the softness of the matrix; and the factor of that.
     """
     structure = problem.structure
-    extra, right, root = softened(problem), -problem.rate, None
+    extra, right, root = problem.compliance, -problem.rate, None
     if structure.row:
         c = 1 / coordinate_rows(problem, diagonal(problem))
         odds = problem.stiffness / c
@@ -262,8 +262,7 @@ def _solve_linear(
         extra, right, root = scaled_system(problem, extra, right, c, odds, R)
     if factors is None:
         factors = factored(problem, matrix(stop_gradient(problem)), extra, root)
-    solve = solve_corrected if correct else solve_symmetric
-    return solve(problem, factors, extra, right, root), factors
+    return solve_symmetric(problem, factors, extra, right, root, correct=correct), factors
 
 
 def _newton_step(
@@ -297,9 +296,10 @@ def _newton_step(
     if problem.follows:
         change = _coupled_change(fixed[0], blocks, system, wanted, R)
     else:
-        extra, right, root = scaled_system(problem, softened(fixed[0]), wanted, system.c, total, R)
+        hard = fixed[0].compliance
+        extra, right, root = scaled_system(problem, hard, wanted, system.c, total, R)
         factors = factored(fixed[0], blocks, extra, root)
-        change = solve_corrected(fixed[0], factors, extra, right, root, impulse)
+        change = solve_from(fixed[0], factors, extra, right, root, impulse)
     dΛ = coordinate_rows(problem, change)
     for k, B in enumerate(_follows(fixed[0], system), start=1):
         if B is not None:

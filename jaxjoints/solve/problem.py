@@ -227,7 +227,8 @@ def regularized(problem: RowProblem) -> RowProblem:
     if precision == 8 or problem.follows:
         return replace(problem, compliance=materialize(problem.compliance + lacking + filler))
     hard = trailing(problem.structure.hard, A)
-    compliance, softness = materialize((problem.compliance + filler, lacking * hard))
+    softness = stop_gradient(lacking * hard)
+    compliance, softness = materialize((problem.compliance + filler, softness))
     return replace(problem, compliance=compliance, softness=softness)
 
 
