@@ -227,7 +227,9 @@ def test_gradient_of_a_rollout_is_that_of_its_steps():
 
     actual = compiled(jax.grad(final))(jnp.zeros(len(families(name)[0])))
     expected = derivatives(name)[1][1]
-    np.testing.assert_allclose(actual, expected, rtol=EXACT)
+    # The steps' shares cancel: those by ERP are eighteen times as large as their sum.
+    largest = np.abs(expected).max()
+    np.testing.assert_allclose(actual, expected, rtol=EXACT, atol=EXACT * largest)
 
 
 def test_gradients_agree_with_jax_check():
