@@ -6,7 +6,8 @@ for. The trailing axes of two operands agree or broadcast, one item against many
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import TypeVar
 
 import jax
@@ -39,9 +40,16 @@ def stored(function: Callable) -> Callable:
 
 
 def materialize(tree: T) -> T:
-    """The same arrays, each computed once and `stored`, whatever reads them."""
+    """The same arrays and their cotangents, each computed once and `stored`, whatever reads it."""
     leaves, structure = jax.tree.flatten(tree)
-    return jax.tree.unflatten(structure, stored(lambda *arrays: arrays)(*leaves))
+    return jax.tree.unflatten(structure, stored(_times_one)(*leaves))
+
+
+def _times_one(*arrays: Array) -> list[Array]:
+    """The same arrays by a product, of which the reverse derivative is one too: what hands on its
+    arguments would be left out there.
+    """
+    return [x * 1 if jnp.issubdtype(x.dtype, jnp.inexact) else x for x in arrays]
 
 
 def elementwise(function: Callable) -> Callable:
@@ -74,29 +82,37 @@ def elementwise(function: Callable) -> Callable:
     return call
 
 
+def spread(x: Array, axis: int, count: int) -> Array:
+    """x, `count` times along a new axis, which reverse differentiation adds up slice by slice.
+
+    It would reduce what was broadcast, and XLA on CPUs reduces few items slowly.
+    """
+    return lax.concatenate([jnp.expand_dims(x, axis)] * count, axis)
+
+
 def product(A: Array, B: Array) -> Array:
     """A B: (r, k, *trailing) and (k, c, *trailing) to (r, c, *trailing)."""
-    return sum(a[:, None] * b[None] for a, b in _pairs(A, 1, B, 0))
+    return _sum_of_outer(jnp.unstack(A, axis=1), jnp.unstack(B))
 
 
 def product_transposed(A: Array, B: Array) -> Array:
     """A Bᵀ: (r, k, *trailing) and (c, k, *trailing) to (r, c, *trailing)."""
-    return sum(a[:, None] * b[None] for a, b in _pairs(A, 1, B, 1))
+    return _sum_of_outer(jnp.unstack(A, axis=1), jnp.unstack(B, axis=1))
 
 
 def transposed_product(A: Array, B: Array) -> Array:
     """Aᵀ B: (k, r, *trailing) and (k, c, *trailing) to (r, c, *trailing)."""
-    return sum(a[:, None] * b[None] for a, b in _pairs(A, 0, B, 0))
+    return _sum_of_outer(jnp.unstack(A), jnp.unstack(B))
 
 
 def multiply(A: Array, x: Array) -> Array:
     """A x: (r, c, *trailing) and (c, *trailing) to (r, *trailing)."""
-    return sum(a * b[None] for a, b in _pairs(A, 1, x, 0))
+    return _sum_of_multiples(jnp.unstack(A, axis=1), jnp.unstack(x))
 
 
 def multiply_transposed(A: Array, x: Array) -> Array:
     """Aᵀ x: (r, c, *trailing) and (r, *trailing) to (c, *trailing)."""
-    return sum(a * b[None] for a, b in _pairs(A, 0, x, 0))
+    return _sum_of_multiples(jnp.unstack(A), jnp.unstack(x))
 
 
 def largest(x: Array, axes: int) -> Array:
@@ -206,7 +222,16 @@ def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
     return X, -product(product(X, dA), X)
 
 
-def _pairs(A: Array, i: int, B: Array, j: int) -> zip:
-    """Slices of A along axis i and of B along axis j, which a product multiplies and sums up."""
-    # Taken apart at once, they come together at once in reverse differentiation (see `rotation`).
-    return zip(jnp.unstack(A, axis=i), jnp.unstack(B, axis=j), strict=True)
+# Taken apart at once, components come together at once in reverse differentiation (see `rotation`).
+
+
+def _sum_of_outer(left: tuple[Array, ...], right: tuple[Array, ...]) -> Array:
+    """Σ aₖ bₖᵀ of vectors."""
+    pairs = zip(left, right, strict=True)
+    return reduce(add, (spread(a, 1, len(b)) * spread(b, 0, len(a)) for a, b in pairs))
+
+
+def _sum_of_multiples(vectors: tuple[Array, ...], factors: tuple[Array, ...]) -> Array:
+    """Σ aₖ bₖ of vectors and numbers."""
+    pairs = zip(vectors, factors, strict=True)
+    return reduce(add, (a * spread(b, 0, len(a)) for a, b in pairs))

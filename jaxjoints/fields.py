@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .blocks import inverse
+from .blocks import inverse, multiply
 from .pytree import static, struct
-from .rotation import cross, matvec, norm, quat_rotate_inverse
+from .rotation import cross, norm, quat_rotate_inverse
 from .spatial import Pose
 
 
@@ -142,9 +142,9 @@ class Drag(Field):
             force = -k / (1 + motion.dt * k / motion.mass) * motion.velocity
         k = _coefficient(self.angular, self.angular_quadratic, motion.omega)
         if k is not None:
-            spin = matvec(motion.inertia, quat_rotate_inverse(motion.pose.q, motion.omega))
+            spin = multiply(motion.inertia, quat_rotate_inverse(motion.pose.q, motion.omega))
             resisted = motion.inertia + motion.dt * k * jnp.eye(3, dtype=spin.dtype)
-            moment = -k * motion.pose.rotate(matvec(inverse(resisted), spin))
+            moment = -k * motion.pose.rotate(multiply(inverse(resisted), spin))
         return jnp.concatenate([force, moment])
 
     def check(self) -> str | None:

@@ -9,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .blocks import inverse_of_three, materialize, multiply_transposed, product_transposed
+from .blocks import (
+    inverse_of_three,
+    materialize,
+    multiply_transposed,
+    product_transposed,
+    spread,
+)
 from .couplings.coupling import CouplingRows
 from .couplings.nonholonomic import extra_rows, with_velocity_rows
 from .groups import JointGroup, TransmissionGroup
@@ -305,7 +311,8 @@ def _places(group: JointGroup, bodies: _Bodies, coasting: _Bodies, state: State)
     q_D = quat_multiply(B.q, group.frame_D.q)
     # From D's origin to C's: differences of nearby points, so that float32 keeps small errors.
     offset = (A.p - B.p) + (A.rotate(group.frame_C.p) - B.rotate(group.frame_D.p))
-    T = Pose(quat_rotate_inverse(q_D, offset), quat_multiply(quat_conjugate(q_D), q_C))
+    q_C, q_D, offset = materialize((q_C, q_D, offset))
+    T = materialize(Pose(quat_rotate_inverse(q_D, offset), quat_multiply(quat_conjugate(q_D), q_C)))
     near = state.q[coordinate_indices(group)]
     time = state.time[None]
     if group.coupling.elementwise:
@@ -384,6 +391,5 @@ def _moved(place: Pose, D_to_C: Array, share: float, W: Array) -> Array:
         place = Pose(place.apply(share * D_to_C), place.q)
     R = quat_to_matrix(place.q)
     force, moment = matmul(R, W[:3]), matmul(R, W[3:])
-    return jnp.concatenate(
-        jnp.broadcast_arrays(force, moment + cross(place.p[:, None], force)), axis=0
-    )
+    moment = moment + cross(spread(place.p, 1, force.shape[1]), force)
+    return jnp.concatenate(jnp.broadcast_arrays(force, moment), axis=0)

@@ -20,7 +20,7 @@ from jax import Array
 from jax.numpy import unstack
 from jax.typing import ArrayLike
 
-from .blocks import elementwise
+from .blocks import elementwise, spread
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -45,7 +45,7 @@ def unit(v: Array) -> Array:
     """Direction v / |v|, shape (k, *b); v itself, with derivative 1, where |v| is 0."""
     # Protects the division from v = 0.
     length = norm(v)
-    return v / jnp.where(length > 0, length, 1.0)[None]
+    return v / spread(jnp.where(length > 0, length, 1.0), 0, len(v))
 
 
 def skew(v: Array) -> Array:
@@ -53,18 +53,6 @@ def skew(v: Array) -> Array:
     x, y, z = unstack(v)
     zero = jnp.zeros_like(x)
     return _matrix(zero, -z, y, z, zero, -x, -y, x, zero)
-
-
-def matvec(M: Array, v: Array) -> Array:
-    """Product of a matrix (m, k, *b) and a vector (k, *b), shape (m, *b)."""
-    pairs = zip(unstack(M, axis=1), unstack(v), strict=True)
-    return reduce(add, (column * x[None] for column, x in pairs))
-
-
-def matmul(A: Array, B: Array) -> Array:
-    """Product of small matrices (m, k, *b) and (k, n, *b), shape (m, n, *b)."""
-    pairs = zip(unstack(A, axis=1), unstack(B), strict=True)
-    return reduce(add, (column[:, None] * row[None] for column, row in pairs))
 
 
 def transpose(A: Array) -> Array:

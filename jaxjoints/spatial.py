@@ -11,14 +11,14 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from .blocks import multiply as matvec
+from .blocks import product as matmul
 from .pytree import struct
 from .rotation import (
     basis,
     cross,
     dot,
     jacobian_inverse_coefficient,
-    matmul,
-    matvec,
     norm,
     quat_conjugate,
     quat_from_matrix,
