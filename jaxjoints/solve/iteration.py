@@ -1,0 +1,175 @@
+"""Newton's iteration of a batch: when it ends, how it is rescued, and which environments go on."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..blocks import largest
+from .factor import Blocks
+from .problem import (
+    TOLERATED,
+    Impulses,
+    RowProblem,
+    RowSolution,
+    coordinate_rows,
+    matrix,
+    residual,
+    speeds,
+)
+
+# Residual at which the iteration ends, as a share of the speeds that cancel in it. In float64 all
+# steps are taken: those at the solution refine its rounding.
+SOLVED = {4: 3e-6, 8: 0.0}
+# Residual below which a step that makes it larger is not taken, as a share of the same: where two
+# laws of a coordinate hold at once, their shares drift with rounding until one meets its bound.
+NEARLY_SOLVED = 1e-9
+# First path of a rescue: by how much the smoothing falls from step to step, how many steps it takes
+# to a millionth, and how many are left without it at the end.
+FALL = 0.4
+STEPS = 15
+LAST = 3
+# Share of the environments of a batch that go on by themselves, and the fewest that do.
+SHARE = 1 / 8
+FEWEST = 8
+
+
+class Settings(NamedTuple):
+    """What `Newton` says of its iteration."""
+
+    iterations: int
+    rescue: int
+    regroup: bool
+
+
+class _Given(NamedTuple):
+    """What does not change on the way: the problem, its smoothing, its matrix."""
+
+    problem: RowProblem
+    smoothing: Array
+    blocks: Blocks
+
+
+class _Iterate(NamedTuple):
+    """Number of steps made, impulses, speeds of all rows after them, residual and size, and True
+    for environments that are to go on, (*batch).
+    """
+
+    step: Array
+    at: Impulses
+    speed: Array
+    left: tuple[Array, Array]
+    wanted: Array
+
+
+def iterated(
+    settings: Settings,
+    newton_step: Callable[..., Impulses],
+    problem: RowProblem,
+    smoothing: Array,
+    start: Impulses,
+) -> RowSolution:
+    """Newton steps until all environments are solved.
+
+    newton_step: of (moving, fixed, blocks, at, speed), as that of `newton`
+    """
+    improved = partial(_improved, newton_step, *_paths(settings.iterations, settings.rescue))
+    speed = speeds(problem, start[0])
+    unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
+    first = _Iterate(0, start, speed, (unknown, unknown), unknown > 0)
+    given = _Given(problem, smoothing, matrix(problem))
+    few = _few(settings, speed)
+    last = improved(given, first, enough=few)
+    if few:
+        last = jax.lax.while_loop(
+            lambda now: jnp.any(now.wanted), partial(_few_improved, improved, given, few), last
+        )
+    return RowSolution(*last.at, *last.left)
+
+
+def _few(settings: Settings, speed: Array) -> int:
+    """How many environments at most go on by themselves, 0 for none."""
+    # In float64 all want all steps.
+    if not settings.regroup or speed.ndim != 3 or not SOLVED[speed.dtype.itemsize]:
+        return 0
+    few = int(SHARE * speed.shape[2])
+    return few if few >= FEWEST else 0
+
+
+def _few_improved(improved: Callable, given: _Given, few: int, now: _Iterate) -> _Iterate:
+    """Some of the environments that are wanted further, brought to their end."""
+    environments = now.wanted.shape[0]
+    _, chosen = jax.lax.top_k(now.wanted.astype(now.speed.dtype), few)
+
+    def picked(x):
+        each = jnp.ndim(x) and x.shape[-1] == environments
+        return x.at[..., chosen].get(mode="promise_in_bounds") if each else x
+
+    own, start = jax.tree.map(picked, (given, now))
+    done = improved(own, start, enough=0)
+    same = chosen[:, None] == jnp.arange(environments, dtype=chosen.dtype)[None]
+    place, is_chosen = jnp.argmax(same, axis=0), same.any(axis=0)
+
+    def put_back(whole, part):
+        # Gathered: XLA's scatter on CPUs takes longer.
+        part = part.at[..., place].get(mode="promise_in_bounds")
+        return jnp.where(is_chosen.reshape((1,) * (part.ndim - 1) + (-1,)), part, whole)
+
+    at, left = jax.tree.map(put_back, (now.at, now.left), (done.at, done.left))
+    return now._replace(at=at, left=left, wanted=now.wanted & ~is_chosen)
+
+
+def _improved(
+    newton_step: Callable[..., Impulses],
+    path: np.ndarray,
+    begins: np.ndarray,
+    given: _Given,
+    first: _Iterate,
+    enough: int,
+) -> _Iterate:
+    """Newton steps of all environments until no more than `enough` of them are wanted further.
+
+    path: smoothing of each step, begins: whether it begins a path (`_paths`)
+    """
+    problem, smoothing, blocks = given
+    precision = problem.rate.dtype.itemsize
+    share, far = SOLVED[precision], TOLERATED[precision]
+    fastest = largest(jnp.abs(coordinate_rows(problem, problem.rate)), 1)[None]
+
+    def improve(now):
+        step, at, speed, (last, last_size), wanted = now
+        unsolved = (last > far * last_size)[None]
+        along = jnp.asarray(path, speed.dtype)[step] * fastest
+        smoothed = problem, jnp.maximum(smoothing, jnp.where(unsolved, along, 0.0))
+        new = newton_step(smoothed, smoothed, blocks, at, speed)
+        new_speed = speeds(problem, new[0])
+        left, size = residual(problem, smoothing, new, new_speed)
+        # Solved environments stay as they are: what one gets does not depend on its neighbours.
+        wanted = wanted & ((left <= last) | (last > NEARLY_SOLVED * last_size))
+        old = at, speed, (last, last_size)
+        found = (new, new_speed, (left, size)), old
+        at, speed, left = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), *found)
+        wanted = wanted & (left[0] > share * left[1])
+        # Rescued are only those that are far from solved.
+        wanted = wanted & (~jnp.asarray(begins)[step + 1] | (left[0] > far * left[1]))
+        return _Iterate(step + 1, at, speed, left, wanted)
+
+    def go_on(now):
+        many = jnp.sum(now.wanted) > enough if enough else jnp.any(now.wanted)
+        return (now.step < len(path)) & many
+
+    return jax.lax.while_loop(go_on, improve, first)
+
+
+def _paths(iterations: int, rescue: int) -> tuple[np.ndarray, np.ndarray]:
+    """Smoothing of each step as a share of the largest speed, and the steps that begin a path."""
+    shares, begins = [0.0] * iterations, [False] * iterations
+    for k in range(rescue):
+        falling = FALL ** (np.arange(STEPS * 2**k) / 2**k)
+        shares += [*falling, *[0.0] * LAST]
+        begins += [True] + [False] * (len(falling) + LAST - 1)
+    return np.array(shares), np.array([*begins, False])
