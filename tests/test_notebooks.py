@@ -5,15 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import nbformat
 import pytest
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PATIENCE = 900  # [s] for one cell on a busy machine
-# Half the time to compile, and nearly the same to run; later versions have no other emitters.
-QUICKER = ["--xla_cpu_use_fusion_emitters=false"] if jax.__version_info__ < (0, 11) else []
 
 # In a process of its own, which takes the sockets of the kernel with it when it ends.
 EXECUTE = f"""
@@ -47,7 +44,6 @@ def execute(path, folder):
     """A notebook executed in `folder` by the interpreter that runs the tests."""
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": " ".join([os.environ.get("XLA_FLAGS", ""), *QUICKER]),
         # The package of this checkout, installed or not.
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         # Nothing of the user's own settings and kernels.

@@ -5,6 +5,7 @@ Values: module in this folder and class in it, imported where it runs, since eac
 
 ENGINES = {
     "jaxjoints": ("of_jaxjoints", "JaxJoints"),
+    "jaxjoints regrouped": ("of_jaxjoints", "Regrouped"),
     "mujoco one core": ("of_mujoco", "MuJoCo"),
     "mujoco all cores": ("of_mujoco", "MuJoCoAll"),
     "mjx": ("of_mjx", "Mjx"),
@@ -19,4 +20,4 @@ ENGINES = {
 OTHERWISE = {"brax positional", "brax spring"}
 # Those that compute on the device, and need a flag without which they take seconds a step on a CPU.
 ON_DEVICE = {name for name in ENGINES if name.partition(" ")[0] not in ("mujoco", "pinocchio")}
-FLAGGED = ON_DEVICE - {"jaxjoints"}
+FLAGGED = {name for name in ON_DEVICE if not name.startswith("jaxjoints")}

@@ -7,7 +7,7 @@ from cases import CASES, DT
 from description import state, system
 
 import jaxjoints as jj
-from engines.engine import JaxEngine
+from engines.engine import JaxEngine, Unfit
 
 jj.use_all_cores()
 
@@ -15,10 +15,16 @@ jj.use_all_cores()
 class JaxJoints(JaxEngine):
     """Semi-implicit Euler, with two projections after each step where there are loops."""
 
+    solver = jj.Newton()
+
+    def chosen(self, mechanism) -> jj.SemiImplicitEuler:
+        """The scheme for a mechanism."""
+        return jj.SemiImplicitEuler(solver=self.solver, projections=2 if mechanism.loops else 0)
+
     def rollout(self, mechanism, batch, steps, dt, checkpoint=None):
         """See `JaxEngine.rollout`."""
         self.system, self.coordinates = system(mechanism), len(mechanism.hinges())
-        self.scheme = _scheme(mechanism)
+        self.scheme = self.chosen(mechanism)
 
         def roll(start):
             return jj.rollout(
@@ -35,7 +41,7 @@ class JaxJoints(JaxEngine):
 
     def step(self, mechanism, batch):
         """See `JaxEngine.step`."""
-        built, scheme = system(mechanism), _scheme(mechanism)
+        built, scheme = system(mechanism), self.chosen(mechanism)
 
         def step(start):
             return jj.step(built, start, dt=DT, scheme=scheme)[0]
@@ -54,6 +60,8 @@ class JaxJoints(JaxEngine):
         words.append(
             f"<= {self.scheme.solver.iterations} Newton" if mechanism.limited else "linear"
         )
+        if self.solver.regroup:
+            words.append("regrouped")
         if self.scheme.projections:
             words.append(f"{self.scheme.projections} projections")
         words.append(f"gap {float(jnp.max(jj.joint_errors(self.system, few))):.0e}")
@@ -93,5 +101,13 @@ def _error(state: jj.State, info: jj.Info):
     return info.error
 
 
-def _scheme(mechanism) -> jj.SemiImplicitEuler:
-    return jj.SemiImplicitEuler(projections=2 if mechanism.loops else 0)
+class Regrouped(JaxJoints):
+    """The last unsolved environments of a tile go on by themselves."""
+
+    solver = jj.Newton(regroup=True)
+
+    def rollout(self, mechanism, batch, steps, dt, checkpoint=None):
+        """See `JaxEngine.rollout`."""
+        if not mechanism.limited:
+            raise Unfit("as jaxjoints where there is nothing to iterate")
+        return super().rollout(mechanism, batch, steps, dt, checkpoint)
