@@ -87,7 +87,9 @@ def spread(x: Array, axis: int, count: int) -> Array:
 
     It would reduce what was broadcast, and XLA on CPUs reduces few items slowly.
     """
-    return lax.concatenate([jnp.expand_dims(x, axis)] * count, axis)
+    once = jnp.expand_dims(x, axis)
+    # No copy at all has nothing to put together.
+    return lax.concatenate([once] * count, axis) if count else jnp.repeat(once, 0, axis)
 
 
 def product(A: Array, B: Array) -> Array:
