@@ -27,7 +27,15 @@ def stored(function: Callable) -> Callable:
     It drops an optimization barrier before it does so (jaxlib 0.10); a call that is not inlined
     prevents it. Batching and differentiation pass through. On other devices it is `function`.
     """
-    call = jax.jit(function)
+
+    def own(*arrays: Array) -> Array:
+        # The mark is for the call alone: on calls within it, `jnp.where` is one, it would keep
+        # what belongs together in kernels apart.
+        with set_xla_metadata(inlineable="true"):
+            return function(*arrays)
+
+    own.__name__ = getattr(function, "__name__", "stored")
+    call = jax.jit(own)
 
     def apart(*arrays: Array) -> Array:
         with set_xla_metadata(inlineable="false"):

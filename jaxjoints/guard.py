@@ -155,7 +155,9 @@ def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
         for i, value in zip(varying, values, strict=True):
             everything[i] = value
         *others, haven, cause, state, control, dt = structure.unflatten(everything)
-        state, control = _chosen(bad, stop_gradient(haven), state), _without(bad, control)
+        # Stored: otherwise every kernel takes it anew from the states kept for the way back.
+        state = materialize(_chosen(bad, stop_gradient(haven), state))
+        control = _without(bad, control)
         return _attempt(*others, haven, cause, state, control, dt)
 
     _, slope = jax.jvp(safe, [leaves[i] for i in varying], [slopes[i] for i in varying])
