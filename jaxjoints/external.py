@@ -102,7 +102,7 @@ def _on_bodies(
         member = np.repeat(np.arange(len(group.bodies)), [len(own) for own in group.bodies])
         field = jax.tree.map(lambda x: _member(x, member, batch), field)
     motion = BodyMotion(
-        Pose(state.position[:, bodies], quat_normalize(state.quaternion[:, bodies])),
+        Pose(state.position[:, bodies], state.quaternion[:, bodies]),
         state.velocity[:, bodies],
         state.omega[:, bodies],
         system.mass[bodies],

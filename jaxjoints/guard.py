@@ -20,7 +20,7 @@ from jax.lax import stop_gradient
 
 from .blocks import largest, materialize
 from .external import settled
-from .kinematics import Mechanism, coordinate_indices
+from .kinematics import Mechanism, coordinate_indices, with_unit_quaternions
 from .pytree import replace
 from .system import Control, Info, State, System
 
@@ -126,7 +126,7 @@ def _attempt(
     dt: Array,
 ) -> tuple[State, Info, Array]:
     """One step, whatever it gives, and the causes with those of environments that fail in it."""
-    new, info = scheme.advance(mechanism, state, control, dt)
+    new, info = scheme.advance(mechanism, with_unit_quaternions(state), control, dt)
     new = settled(mechanism, new, dt)
     reach = _reach(new)
     failure = _first((jnp.isnan(reach), Cause.SOLVER), (reach > LARGEST, Cause.DIVERGED))
@@ -158,7 +158,7 @@ def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
         # Stored: otherwise every kernel takes it anew from the states kept for the way back.
         state = materialize(_chosen(bad, stop_gradient(haven), state))
         control = _without(bad, control)
-        return _attempt(*others, haven, cause, state, control, dt)
+        return materialize(_attempt(*others, haven, cause, state, control, dt))
 
     _, slope = jax.jvp(safe, [leaves[i] for i in varying], [slopes[i] for i in varying])
     return (new, info, cause), slope

@@ -103,7 +103,7 @@ class SemiImplicitEuler:
             if self.curvature:
                 problem = replace(problem, rate=problem.rate + dt * _turning(mechanism, state))
             solution = self.solver.solve(problem, start_impulses(plan, state.impulse))
-            twist = twist + body_velocities(problem, solution.impulse)
+            twist = materialize(twist + body_velocities(problem, solution.impulse))
         new = _moved(self, mechanism, state, twist, dt)
         q = gather_coordinates(mechanism, [place.rows.q for place in places], state)
         new = replace(new, q=q)
@@ -136,7 +136,7 @@ def projected(
     else:
         impulse = NEWTON.solve(problem).impulse
     shift = body_velocities(problem, impulse)
-    q = quat_normalize(state.quaternion)
+    q = materialize(jnp.unstack(state.quaternion))
     return replace(
         state,
         position=state.position + quat_rotate(q, shift[:3]),
@@ -158,7 +158,7 @@ def free_twists(
     """
     system = mechanism.system
     moving = moving_bodies(mechanism, state)
-    q = quat_normalize(state.quaternion)
+    q = materialize(jnp.unstack(state.quaternion))
     given = body_twists(state)
     inertia = system.inertia
     linear, omega = given[:3], given[3:]
@@ -220,7 +220,7 @@ def _moved(
     scheme: SemiImplicitEuler, mechanism: Mechanism, state: State, twist: Array, dt: Array
 ) -> State:
     """State after moving for dt at constant twists in body axes of the start."""
-    q = quat_normalize(state.quaternion)
+    q = materialize(jnp.unstack(state.quaternion))
     velocity = quat_rotate(q, twist[:3])
     omega_body = twist[3:]
     turn = quat_from_rotation_vector(dt * omega_body)

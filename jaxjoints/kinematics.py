@@ -155,7 +155,7 @@ def body_poses(system: System, state: State) -> Pose:
     """Poses of the body frames in the world, (…, bodies, *batch)."""
     _, state = _ready(system, state)
     com = expand(system.com, [2], state.time.ndim)
-    q = quat_normalize(state.quaternion)
+    q = state.quaternion
     return Pose(state.position - quat_rotate(q, com), q)
 
 
@@ -165,7 +165,7 @@ def energy(system: System, state: State) -> tuple[Array, Array]:
     system = mechanism.system
     moving = _moving(system, state.time.ndim)
     mass = jnp.where(moving, system.mass, 0.0)
-    omega = quat_rotate_inverse(quat_normalize(state.quaternion), state.omega)
+    omega = quat_rotate_inverse(state.quaternion, state.omega)
     turning = jnp.where(moving, dot(omega, matvec(system.inertia, omega)), 0.0)
     kinetic = 0.5 * (mass * dot(state.velocity, state.velocity) + turning)
     potential = -mass * dot(system.gravity[:, None], state.position)
@@ -178,15 +178,23 @@ def momentum(system: System, state: State) -> Array:
     system = mechanism.system
     moving = _moving(system, state.time.ndim)
     linear = jnp.where(moving[None], system.mass[None] * state.velocity, 0.0)
-    q = quat_normalize(state.quaternion)
+    q = state.quaternion
     spin = quat_rotate(q, matvec(system.inertia, quat_rotate_inverse(q, state.omega)))
     angular = jnp.where(moving[None], spin, 0.0) + cross(state.position, linear)
     return jnp.concatenate([jnp.sum(linear, axis=1), jnp.sum(angular, axis=1)], axis=0)
 
 
+def with_unit_quaternions(state: State) -> State:
+    """A state as everything within a step and all functions of a `Mechanism` expect it.
+
+    Once for all of them: each normalization would be differentiated on its own.
+    """
+    return replace(state, quaternion=materialize(quat_normalize(state.quaternion)))
+
+
 def body_twists(state: State) -> Array:
     """Twists at the centres of mass in body axes, shape (6, bodies, *batch)."""
-    q = quat_normalize(state.quaternion)
+    q = materialize(jnp.unstack(state.quaternion))
     linear, angular = quat_rotate_inverse(q, state.velocity), quat_rotate_inverse(q, state.omega)
     return jnp.concatenate([linear, angular], axis=0)
 
@@ -237,7 +245,7 @@ def _ready(system: System, state: State) -> tuple[Mechanism, State]:
     batch = batch_shape(system, state, None)
     state = expand(state, jax.tree.leaves(STATE_RANKS), len(batch))
     state = jax.tree.map(lambda x, r: jnp.broadcast_to(x, x.shape[:r] + batch), state, STATE_RANKS)
-    return prepare(system, len(batch)), state
+    return prepare(system, len(batch)), with_unit_quaternions(state)
 
 
 def _moving(system: System, batch: int) -> np.ndarray:
@@ -272,7 +280,7 @@ class _Bodies:
 
 
 def _with_fixed_world(state: State) -> _Bodies:
-    quaternion = quat_normalize(state.quaternion)
+    quaternion = state.quaternion
     one = jnp.zeros_like(quaternion[:, :1]).at[0].set(1.0)
     pose = Pose(with_world(state.position), jnp.concatenate([quaternion, one], axis=1))
     return _Bodies(pose, with_world(state.velocity), with_world(state.omega))

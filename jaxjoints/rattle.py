@@ -275,7 +275,7 @@ def _moved(
 ) -> tuple[State, tuple[JointPlaces, ...]]:
     """State after a motion without forces for dt, from twists in body axes, and its places."""
     linear, omega = twist[:3, :-1], twist[3:, :-1]
-    q = quat_normalize(state.quaternion)
+    q = state.quaternion
     moving = moving_bodies(mechanism, state)
     mean = jnp.where(moving, _mean_omega(mechanism, omega, dt), omega)
     end = quat_normalize(quat_multiply(q, quat_from_rotation_vector(dt * mean)))

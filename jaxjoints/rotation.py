@@ -8,6 +8,8 @@ to a quaternion are in its raw components.
 
 Components are taken by `unstack`, once: reverse differentiation then stacks what they contribute,
 where an index that occurs n times would be n arrays of zeros with one component in them, and a sum.
+A quaternion that turns several vectors may be given as its four components, taken once for all:
+what they contribute then adds up component by component, and is stacked once.
 """
 
 import math
@@ -21,6 +23,9 @@ from jax.numpy import unstack
 from jax.typing import ArrayLike
 
 from .blocks import elementwise, spread
+
+# (4, *b), or its four components.
+Quaternion = Array | Sequence[Array]
 
 
 def dot(a: Array, b: Array) -> Array:
@@ -60,10 +65,10 @@ def transpose(A: Array) -> Array:
     return jnp.swapaxes(A, 0, 1)
 
 
-def quat_multiply(a: Array, b: Array) -> Array:
+def quat_multiply(a: Quaternion, b: Quaternion) -> Array:
     """Hamilton product a ⊗ b: rotation b followed by rotation a, shape (4, *b)."""
-    w, x, y, z = unstack(a)
-    W, X, Y, Z = unstack(b)
+    w, x, y, z = _components(a)
+    W, X, Y, Z = _components(b)
     return stack(
         w * W - x * X - y * Y - z * Z,
         w * X + x * W + y * Z - z * Y,
@@ -78,15 +83,15 @@ def quat_conjugate(q: Array) -> Array:
     return stack(w, -x, -y, -z)
 
 
-def quat_rotate(q: Array, v: Array) -> Array:
+def quat_rotate(q: Quaternion, v: Array) -> Array:
     """Vector R(q) v for a unit quaternion: v + 2 w u × v + 2 u × (u × v), shape (3, *b)."""
-    w, *u = unstack(q)
+    w, *u = _components(q)
     return stack(*_rotate(w, u, unstack(v)))
 
 
-def quat_rotate_inverse(q: Array, v: Array) -> Array:
+def quat_rotate_inverse(q: Quaternion, v: Array) -> Array:
     """Vector R(q)ᵀ v for a unit quaternion, shape (3, *b)."""
-    w, *u = unstack(q)
+    w, *u = _components(q)
     return stack(*_rotate(-w, u, unstack(v)))
 
 
@@ -272,6 +277,10 @@ def _commuting_matrix(r: Array, a: Array, b: Array, c: Array) -> Array:
         *(xy + Z, a + c * y * y, yz - X),
         *(xz - Y, yz + X, a + c * z * z),
     )
+
+
+def _components(q: Quaternion) -> Sequence[Array]:
+    return q if isinstance(q, tuple | list) else unstack(q)
 
 
 def _cross(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array, Array]:

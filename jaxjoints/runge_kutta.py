@@ -15,6 +15,7 @@ from .kinematics import (
     gather_coordinates,
     joint_places,
     prepare,
+    with_unit_quaternions,
     with_world,
 )
 from .laws import Law
@@ -26,7 +27,6 @@ from .spatial import (
     cross,
     matvec,
     quat_multiply,
-    quat_normalize,
     quat_rotate,
     quat_rotate_inverse,
 )
@@ -68,7 +68,7 @@ class RungeKutta:
         plan = layout(mechanism.system)
         places = joint_places(mechanism, state)
         q = gather_coordinates(mechanism, [place.rows.q for place in places], state)
-        start = replace(state, q=q, quaternion=quat_normalize(state.quaternion))
+        start = replace(state, q=q)
         prescribed = free_twists(mechanism, start, control, jnp.zeros_like(dt))[:, :-1]
         start = _with_twists(start, start, prescribed - body_twists(start))
         shares = jnp.asarray(STAGES, dt.dtype)
@@ -76,7 +76,7 @@ class RungeKutta:
         def stage(carry, share):
             last, total, force, left = carry
             look, weight = share
-            at = _plus(start, last, look * dt)
+            at = with_unit_quaternions(_plus(start, last, look * dt))
             rate, solution = self._rate(mechanism, at, control)
             total = jax.tree.map(lambda x, y: x + weight * y, total, rate)
             if solution is not None:
@@ -92,8 +92,7 @@ class RungeKutta:
             force = jnp.zeros((*nodes, *zero.shape), zero.dtype)
         begin = none, none, force, (zero, zero)
         (_, total, force, left), _ = jax.lax.scan(stage, begin, shares)
-        new = _plus(start, total, dt)
-        new = replace(new, quaternion=quat_normalize(new.quaternion))
+        new = with_unit_quaternions(_plus(start, total, dt))
         solution = None
         if plan.structure is not None:
             solution = RowSolution(dt * force, (), *left)
@@ -167,6 +166,7 @@ def _stiffness(system: System, state: State, dt: Array, solver: Solver) -> tuple
     """Largest eigenvalues of h² k / m and h d / m of the linear laws, shape (*batch)."""
     axes = state.time.ndim
     mechanism = prepare(system, axes, layout(system).orders)
+    state = with_unit_quaternions(state)
     places = joint_places(mechanism, state)
     still = jnp.zeros_like(with_world(body_twists(state)))
 
@@ -231,7 +231,7 @@ def _free_rate(mechanism: Mechanism, state: State, control: Control) -> State:
 
 def _with_twists(state: State, rate: State, change: Array) -> State:
     """A rate, or a state, with twists (6, bodies, *batch) in body axes of the state added."""
-    q = quat_normalize(state.quaternion)
+    q = state.quaternion
     return replace(
         rate,
         velocity=rate.velocity + quat_rotate(q, change[:3]),

@@ -11,7 +11,7 @@ from jax.tree_util import Partial
 
 from .guard import FAILURE, Policy, guarded, secured
 from .integrate import Scheme, SemiImplicitEuler, projected
-from .kinematics import prepare
+from .kinematics import prepare, with_unit_quaternions
 from .layout import layout
 from .parallel import cores, default_tile, map_tiles
 from .pytree import map_trailing
@@ -80,6 +80,7 @@ def project(system: System, state: State, *, iterations: int = 3) -> State:
     state = _full(state, batch)
     if layout(system).structure is None:
         return state
+    state = with_unit_quaternions(state)
     for _ in range(iterations):
         state = projected(mechanism, state)
     return state
