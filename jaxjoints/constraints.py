@@ -272,7 +272,8 @@ def _problem(own: NodeRows, velocity: Array, dt: Array, mechanism: Mechanism) ->
     part = {
         "H": own.H,
         "Y": Y,
-        "rate": speed + _place_rows(rows, hard_rate, own.H[1]),
+        # Stored: a sum with what is put together on the spot is not vectorized.
+        "rate": speed + materialize(_place_rows(rows, hard_rate, own.H[1])),
         "compliance": _place_rows(rows, compliance, own.H[1]),
         "stiffness": stiffness,
         "impulse": impulse,

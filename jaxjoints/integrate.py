@@ -181,10 +181,11 @@ def free_twists(
     still = [i for i, moves in enumerate(system.topology.moving) if not moves]
     if control.twist is not None and still:
         at = np.array(still)
+        turn = [x[at] for x in q]
         wanted = jnp.concatenate(
             [
-                quat_rotate_inverse(q[:, at], control.twist[:3]),
-                quat_rotate_inverse(q[:, at], control.twist[3:]),
+                quat_rotate_inverse(turn, control.twist[:3]),
+                quat_rotate_inverse(turn, control.twist[3:]),
             ]
         )
         prescribed = prescribed.at[:, at].set(wanted)

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from .blocks import multiply_transposed
+from .blocks import materialize, multiply_transposed
 from .groups import JointGroup, TransmissionGroup
 from .kinematics import (
     JointPlaces,
@@ -76,7 +76,7 @@ def all_rows(
         soft, on = _softness(group, dt), _on(group)
         yield NodeRows(
             rows=rows,
-            H=_switched(wrenches_on_bodies(group, place, rows.rows), on),
+            H=materialize(_switched(wrenches_on_bodies(group, place, rows.rows), on)),
             bodies=(np.array(group.child), np.array(group.parent)),
             erp=soft.erp,
             cfm=soft.cfm,

@@ -102,6 +102,7 @@ class RowProblem:
     softness: of the hard rows in the matrix and not in their law, the same shape, None for none
     stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
     idle: 1 for rows that are switched off, whose H is zero, (rows, nodes, *batch), None for none
+    own: the diagonal of A (`diagonal`), None where it is not worked out yet
     """
 
     H: tuple[Array, ...]
@@ -114,6 +115,7 @@ class RowProblem:
     structure: RowStructure = static()
     softness: Array | None = None
     idle: Array | None = None
+    own: Array | None = None
 
     @property
     def follows(self) -> bool:
@@ -199,6 +201,8 @@ def delassus(problem: RowProblem, impulse: Array) -> Array:
 
 def diagonal(problem: RowProblem) -> Array:
     """Diagonal of A, 1 for rows that do not exist or are switched off, (rows, nodes, *batch)."""
+    if problem.own is not None:
+        return problem.own
     H, Y = problem.H, problem.Y
     A = dot(H[0], Y[0]) + dot(H[1], Y[1])
     for (nodes, _), h, y in zip(problem.structure.sides[2:], H[2:], Y[2:], strict=True):
@@ -218,7 +222,8 @@ def regularized(problem: RowProblem) -> RowProblem:
     In float64 the softness is part of their law. In float32 it would be felt, and is in the matrix
     alone, where a correction can take it away to second order.
     """
-    A = diagonal(problem)
+    A = materialize(diagonal(problem))
+    problem = replace(problem, own=A)
     precision = A.dtype.itemsize
     # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
     own = stop_gradient(problem.compliance)
