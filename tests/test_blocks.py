@@ -209,3 +209,20 @@ def test_elementwise_has_all_derivatives_of_what_it_computes():
     # In reverse, two slopes of two results are kept, and none of what lies between.
     kept = jax.tree.leaves(jax.vjp(own, x, y)[1])
     assert len(kept) <= 4
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_a_stored_function_consists_of_is_not_kept_apart(reverse):
+    # `jnp.where` is a call of its own; marked as its surroundings are, it would be a kernel too.
+    def masked(x):
+        return jnp.where(x > 0, jnp.where(x < 1, x, 1.0) * x, 0.0)
+
+    stored = blocks.stored(masked)
+    function = jax.grad(lambda x: jnp.sum(stored(x))) if reverse else stored
+    x = draw(3, 4)[0]
+    calls = [
+        line
+        for line in jax.jit(function).lower(x).compile().as_text().splitlines()
+        if " call(" in line
+    ]
+    assert len(calls) == (2 if reverse else 1), calls

@@ -453,3 +453,17 @@ def test_batch_axes_that_differ_are_refused():
         step(system, states(), control, dt=DT)
     with pytest.raises(ValueError, match="it must be"):
         step(system, states(), Control(effort=jnp.zeros(())), dt=DT)
+
+
+def test_quaternions_of_any_length_turn_bodies_alike():
+    # A state may come from elsewhere: its quaternions are brought to length 1 once, at the start.
+    system, state = chained()
+    longer = replace(state, quaternion=1.7 * state.quaternion)
+    after = [one_step(system, s, Control(), DT)[0] for s in (state, longer)]
+    chex.assert_trees_all_close(*after, atol=EXACT, rtol=EXACT)
+
+    def height(scale):
+        turned = replace(state, quaternion=scale * state.quaternion)
+        return jnp.sum(step(system, turned, dt=DT)[0].position)
+
+    assert abs(jax.grad(height)(1.7)) < EXACT
