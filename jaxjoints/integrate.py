@@ -226,7 +226,7 @@ def _moved(
     omega_body = twist[3:]
     turn = quat_from_rotation_vector(dt * omega_body)
     if scheme.rotation == "linearized":
-        quaternion = quat_integrate_linearized(q, quat_rotate(q, omega_body), dt)
+        quaternion = quat_integrate_linearized(state.quaternion, quat_rotate(q, omega_body), dt)
     else:
         quaternion = quat_normalize(quat_multiply(q, turn))
     omega = quat_rotate(q, omega_body)

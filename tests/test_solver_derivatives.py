@@ -11,6 +11,7 @@ import pytest
 
 import jaxjoints as jj
 import mechanisms
+from contacts import contacts
 from differences import check_slopes, programs
 from jaxjoints.solve.bounds import LEAST_SPEED
 from jaxjoints.solve.newton import Newton
@@ -24,6 +25,9 @@ STEPS = [1e-4] * 4
 @cache
 def problem(name):
     """Rows of one step whose speeds are mild, some of them at their bounds."""
+    if name == "following":
+        rough = contacts(2, 2, 1, friction=(0.2, 0.4), compliance=0.01)
+        return jax.tree.map(lambda x: x[..., 0], rough)
     limits, friction = jj.Limits(-0.301, 0.301, erp=0.2, cfm=0.0), jj.DryFriction(0.5)
     if name == "redundant":
         system, state = mechanisms.four_bar(crank_speed=2.0, laws=[friction])
@@ -83,7 +87,7 @@ def motion(name, smoothing, derivative):
     return outcome
 
 
-CASES = pytest.mark.parametrize("name", ["limited", "coinciding", "redundant"])
+CASES = pytest.mark.parametrize("name", ["limited", "coinciding", "redundant", "following"])
 WAYS = pytest.mark.parametrize("derivative", ["implicit", "unrolled"])
 
 
@@ -96,9 +100,10 @@ def test_first_derivatives_match_finite_differences(name, derivative, smoothing)
 
 
 @WAYS
-def test_second_derivatives_match_differences_of_the_first(derivative):
+@pytest.mark.parametrize("name", ["limited", "following"])
+def test_second_derivatives_match_differences_of_the_first(name, derivative):
     """Of a smooth solve, by forward over reverse and reverse over reverse."""
-    outcome = motion("limited", 0.2, derivative)
+    outcome = motion(name, 0.2, derivative)
 
     def slope(x):
         return jax.grad(lambda x: outcome(x) @ jnp.array([0.1, 1.0, 3.0, -2.0]))(x)

@@ -256,15 +256,16 @@ def _newton_step(
         if B is not None:
             remainders[k] = remainders[k] + B * dΛ[np.array(problem.bounds[k - 1].normal)]
     new = []
+    # Protects the division, and its derivative, from coordinates without any stiffness: there
+    # nothing moves with u, and each law takes back its own remainder.
+    stiff = total > 0
+    safe = jnp.where(stiff, total, 1.0)
     for k, (bound, λ) in enumerate(zip(problem.bounds, bounded, strict=True), start=1):
         # The share of dΛ + R that falls to law k, less its own remainder, without cancellation.
         others = [j for j in range(len(remainders)) if j != k]
-        at_least = jnp.maximum(total, jnp.finfo(total.dtype).tiny)
-        share = system.odds[k] / at_least
-        rest = sum(system.odds[j] for j in others) / at_least
+        share = jnp.where(stiff, system.odds[k] / safe, 0.0)
+        rest = jnp.where(stiff, sum(system.odds[j] for j in others) / safe, 1.0)
         rest_R = sum(remainders[j] for j in others)
-        # Without any stiffness nothing moves with u, and each law takes back its own remainder.
-        rest = jnp.where(total > 0, rest, 1.0)
         new.append(λ + bound.sign * (share * (dΛ + rest_R) - rest * remainders[k]))
     return impulse + change, tuple(new)
 
