@@ -23,6 +23,7 @@ from .kinematics import (
     body_twists,
     gather_coordinates,
     joint_places,
+    quaternion_components,
     speeds_along,
     transmission_rows,
     with_world,
@@ -60,7 +61,9 @@ class Scheme(Protocol):
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
-        """One step of dt [s]; all arrays with the batch axes of the mechanism."""
+        """One step of dt [s]; all arrays with the batch axes of the mechanism, quaternions of
+        length 1.
+        """
         ...
 
 
@@ -136,7 +139,7 @@ def projected(
     else:
         impulse = NEWTON.solve(problem).impulse
     shift = body_velocities(problem, impulse)
-    q = materialize(jnp.unstack(state.quaternion))
+    q = quaternion_components(state)
     return replace(
         state,
         position=state.position + quat_rotate(q, shift[:3]),
@@ -158,7 +161,7 @@ def free_twists(
     """
     system = mechanism.system
     moving = moving_bodies(mechanism, state)
-    q = materialize(jnp.unstack(state.quaternion))
+    q = quaternion_components(state)
     given = body_twists(state)
     inertia = system.inertia
     linear, omega = given[:3], given[3:]
@@ -221,7 +224,7 @@ def _moved(
     scheme: SemiImplicitEuler, mechanism: Mechanism, state: State, twist: Array, dt: Array
 ) -> State:
     """State after moving for dt at constant twists in body axes of the start."""
-    q = materialize(jnp.unstack(state.quaternion))
+    q = quaternion_components(state)
     velocity = quat_rotate(q, twist[:3])
     omega_body = twist[3:]
     turn = quat_from_rotation_vector(dt * omega_body)

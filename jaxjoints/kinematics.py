@@ -192,9 +192,16 @@ def with_unit_quaternions(state: State) -> State:
     return replace(state, quaternion=materialize(quat_normalize(state.quaternion)))
 
 
+def quaternion_components(state: State) -> tuple[Array, ...]:
+    """The four components of all quaternions, each stored: on the way back, what rotations by them
+    contribute is summed in one kernel for each, and not in every kernel that reads the sum.
+    """
+    return materialize(tuple(jnp.unstack(state.quaternion)))
+
+
 def body_twists(state: State) -> Array:
     """Twists at the centres of mass in body axes, shape (6, bodies, *batch)."""
-    q = materialize(jnp.unstack(state.quaternion))
+    q = quaternion_components(state)
     linear, angular = quat_rotate_inverse(q, state.velocity), quat_rotate_inverse(q, state.omega)
     return jnp.concatenate([linear, angular], axis=0)
 

@@ -102,7 +102,7 @@ class RowProblem:
     softness: of the hard rows in the matrix and not in their law, the same shape, None for none
     stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
     idle: 1 for rows that are switched off, whose H is zero, (rows, nodes, *batch), None for none
-    own: the diagonal of A (`diagonal`), None where it is not worked out yet
+    diagonal: of A, as the function of that name, None where it is not worked out yet
     """
 
     H: tuple[Array, ...]
@@ -115,7 +115,7 @@ class RowProblem:
     structure: RowStructure = static()
     softness: Array | None = None
     idle: Array | None = None
-    own: Array | None = None
+    diagonal: Array | None = None
 
     @property
     def follows(self) -> bool:
@@ -201,8 +201,8 @@ def delassus(problem: RowProblem, impulse: Array) -> Array:
 
 def diagonal(problem: RowProblem) -> Array:
     """Diagonal of A, 1 for rows that do not exist or are switched off, (rows, nodes, *batch)."""
-    if problem.own is not None:
-        return problem.own
+    if problem.diagonal is not None:
+        return problem.diagonal
     H, Y = problem.H, problem.Y
     A = dot(H[0], Y[0]) + dot(H[1], Y[1])
     for (nodes, _), h, y in zip(problem.structure.sides[2:], H[2:], Y[2:], strict=True):
@@ -223,7 +223,7 @@ def regularized(problem: RowProblem) -> RowProblem:
     alone, where a correction can take it away to second order.
     """
     A = materialize(diagonal(problem))
-    problem = replace(problem, own=A)
+    problem = replace(problem, diagonal=A)
     precision = A.dtype.itemsize
     # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
     own = stop_gradient(problem.compliance)
