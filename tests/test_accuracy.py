@@ -75,6 +75,21 @@ def test_single_precision_is_as_exact_as_the_condition_allows(problem):
     assert np.all(near[ok(double) & ok(found)])
 
 
+def test_chains_that_go_round_in_circles_are_rescued():
+    # Of 1500 these are solved neither by plain steps nor along paths that begin at the fastest
+    # speed of a coordinate, however slowly the smoothing falls.
+    many = Hinges(10).problem(1500)
+    stubborn = np.array([937, 1314])
+
+    def picked(x):
+        return x[..., stubborn] if jnp.ndim(x) and x.shape[-1] == 1500 else x
+
+    problem = jax.tree.map(picked, many)
+    plain, found = (solve(jj.Newton(rescue=paths), problem) for paths in (0, 1))
+    assert np.all(plain.residual > 1e-3 * plain.size)
+    assert np.all(found.residual <= ROUNDING * found.size)
+
+
 def test_coupled_friction_obeys_its_laws_where_the_residual_says_so():
     problem = contacts(1, 2, PROBLEMS, friction=(0.1, 0.5), compliance=1e-2)
     found = solve(jj.Newton(iterations=12), problem)

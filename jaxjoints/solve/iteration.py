@@ -28,10 +28,12 @@ SOLVED = {4: 3e-6, 8: 0.0}
 # Residual below which a step that makes it larger is not taken, as a share of the same: where two
 # laws of a coordinate hold at once, their shares drift with rounding until one meets its bound.
 NEARLY_SOLVED = 1e-9
-# First path of a rescue: by how much the smoothing falls from step to step, how many steps it takes
-# to a millionth, and how many are left without it at the end.
+# First path of a rescue: where the smoothing begins, as a share of the fastest speed of a coordinate,
+# by how much it falls from step to step, how many steps it takes to a millionth of that speed, and
+# how many are left without it at the end.
+FIRST = 100.0
 FALL = 0.4
-STEPS = 15
+STEPS = 20
 LAST = 3
 # Share of the environments of a batch that go on by themselves, and the fewest that do.
 SHARE = 1 / 8
@@ -169,7 +171,7 @@ def _paths(iterations: int, rescue: int) -> tuple[np.ndarray, np.ndarray]:
     """Smoothing of each step as a share of the largest speed, and the steps that begin a path."""
     shares, begins = [0.0] * iterations, [False] * iterations
     for k in range(rescue):
-        falling = FALL ** (np.arange(STEPS * 2**k) / 2**k)
+        falling = FIRST * FALL ** (np.arange(STEPS * 2**k) / 2**k)
         shares += [*falling, *[0.0] * LAST]
         begins += [True] + [False] * (len(falling) + LAST - 1)
     return np.array(shares), np.array([*begins, False])
