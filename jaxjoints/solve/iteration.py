@@ -28,9 +28,9 @@ SOLVED = {4: 3e-6, 8: 0.0}
 # Residual below which a step that makes it larger is not taken, as a share of the same: where two
 # laws of a coordinate hold at once, their shares drift with rounding until one meets its bound.
 NEARLY_SOLVED = 1e-9
-# First path of a rescue: where the smoothing begins, as a share of the fastest speed of a coordinate,
-# by how much it falls from step to step, how many steps it takes to a millionth of that speed, and
-# how many are left without it at the end.
+# First path of a rescue: where the smoothing begins, as a share of the largest speed of a
+# coordinate, by how much it falls from step to step, how many steps it takes to a millionth of that
+# speed, and how many are left without it at the end.
 FIRST = 100.0
 FALL = 0.4
 STEPS = 20
