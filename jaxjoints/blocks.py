@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
@@ -48,9 +49,16 @@ def stored(function: Callable) -> Callable:
 
 
 def materialize(tree: T) -> T:
-    """The same arrays and their cotangents, each computed once and `stored`, whatever reads it."""
+    """The same arrays and their cotangents, each computed once and `stored`, whatever reads it.
+
+    What a batch shares is left as it is: XLA computes it once before the loop, but no call.
+    """
     leaves, structure = jax.tree.flatten(tree)
-    return jax.tree.unflatten(structure, stored(_times_one)(*leaves))
+    batch = max((x.shape[-1] for x in leaves if x.ndim), default=1)
+    own = [not x.ndim or x.shape[-1] == batch for x in leaves]
+    kept = iter(stored(_times_one)(*(x for x, one in zip(leaves, own, strict=True) if one)))
+    leaves = [next(kept) if one else x for x, one in zip(leaves, own, strict=True)]
+    return jax.tree.unflatten(structure, leaves)
 
 
 def _times_one(*arrays: Array) -> list[Array]:
@@ -166,12 +174,13 @@ def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
         columns.append(column * reciprocals[j])
     rows: list[Array] = []
     for i in range(r):
-        parts = [reciprocals[i], jnp.zeros((r - i - 1, *A.shape[2:]), A.dtype)]
+        row = reciprocals[i]
         if i:
             # Row i of L X = 1, from the rows of X above it.
             total = sum(columns[k][i - k][None] * rows[k] for k in range(i))
-            parts = [-total[:i] * reciprocals[i], *parts]
-        rows.append(jnp.concatenate(parts))
+            row = jnp.concatenate([-total[:i] * row, row])
+        ends = [(0, r - i - 1, 0)] + [(0, 0, 0)] * (A.ndim - 2)
+        rows.append(lax.pad(row, np.zeros((), A.dtype), ends))
     return jnp.stack(rows)
 
 

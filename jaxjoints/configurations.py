@@ -12,7 +12,7 @@ from .couplings.rigid import Free
 from .couplings.rotary import Ball
 from .joint_space import JointSpace, product, right_inverse
 from .pytree import replace, struct
-from .spatial import Pose, dot, error_twist, norm, twist_of, unit
+from .spatial import Pose, arctan2, dot, error_twist, norm, twist_of, unit
 
 
 @struct
@@ -78,7 +78,7 @@ class SineCosine(JointSpace):
     def coordinates(self, x: Array) -> Array:
         """The angle, within half a turn."""
         chex.assert_shape(x, (2,))
-        return jnp.arctan2(x[:1], x[1:])
+        return arctan2(x[:1], x[1:])
 
     def configuration(self, T: Pose, near: Array | None = None) -> Array:
         """See `JointSpace.configuration`."""
@@ -87,7 +87,7 @@ class SineCosine(JointSpace):
     def local_coordinates(self, origin: Array, x: Array) -> Array:
         """Angle from one configuration to the other, within half a turn."""
         ahead = x[0] * origin[1] - x[1] * origin[0]
-        return jnp.arctan2(ahead, dot(x, origin))[None]
+        return arctan2(ahead, dot(x, origin))[None]
 
     def global_coordinates(self, origin: Array, phi: Array) -> Array:
         """See `JointSpace.global_coordinates`."""

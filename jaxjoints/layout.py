@@ -9,7 +9,7 @@ import numpy as np
 from .couplings.nonholonomic import extra_rows
 from .laws import Law
 from .rows import Bound, Hard, Linear
-from .solve.graph import elimination_plan
+from .solve.graph import elimination_plan, is_tree
 from .solve.problem import RowStructure
 from .system import System
 
@@ -157,6 +157,8 @@ def _layout(
         order = np.argsort([i for i in concatenated if i in set(having)])
         same = np.array_equal(order, np.arange(len(order)))
         permutations.append(None if same else tuple(map(int, order)))
+    only_errors = not any(g[1] or rows.hard for g, rows in zip(groups, group_rows, strict=True))
+    independent = only_errors and is_tree(tuple(nodes))
     structure = RowStructure(
         plan,
         bodies,
@@ -166,6 +168,7 @@ def _layout(
         tuple(node),
         tuple(unused),
         tuple(placeless),
+        independent,
     )
     bounds = _slots(groups, group_rows)
     return Layout(tuple(group_rows), orders, tuple(permutations), structure, bounds, rigid, engages)

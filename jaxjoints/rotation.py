@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.numpy import unstack
@@ -44,6 +45,36 @@ def norm(v: Array) -> Array:
     square = dot(v, v)
     usable = square > jnp.finfo(square.dtype).tiny
     return jnp.where(usable, jnp.sqrt(jnp.where(usable, square, 1.0)), 0.0)
+
+
+@jax.custom_jvp
+def arctan2(y: Array, x: Array) -> Array:
+    """Angle in [-π, π] [rad] of (x, y), which are as large; value and derivative are 0 at (0, 0).
+
+    XLA on CPUs calls a function for each item of its own (jaxlib 0.10: 11 µs for 1280 numbers in
+    float32, where this takes 0.6 µs).
+    """
+    ay, ax = jnp.abs(y), jnp.abs(x)
+    long, short = jnp.maximum(ay, ax), jnp.minimum(ay, ax)
+    beyond = short > math.tan(math.pi / 8) * long
+    over = jnp.where(beyond, short - long, short)
+    # Protects the division from (0, 0).
+    t = over / jnp.where(beyond, short + long, jnp.where(long > 0, long, 1.0))
+    angle = t * _arctangent(t * t)
+    angle = jnp.where(beyond, math.pi / 4 + angle, angle)
+    angle = jnp.where(ay > ax, math.pi / 2 - angle, angle)
+    return jnp.copysign(jnp.where(x < 0, math.pi - angle, angle), y)
+
+
+@arctan2.defjvp
+def _arctan2_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple:
+    """(x dy - y dx) / (x² + y²)."""
+    (y, x), (dy, dx) = primals, tangents
+    square = x * x + y * y
+    # Protects the division from (0, 0).
+    usable = square > jnp.finfo(square.dtype).tiny
+    scale = jnp.where(usable, 1 / jnp.where(usable, square, 1.0), 0.0)
+    return arctan2(y, x), scale * x * dy - scale * y * dx
 
 
 def unit(v: Array) -> Array:
@@ -158,15 +189,23 @@ def quat_to_rotation_vector(q: Array) -> Array:
 
 
 def _angle_over_sine(w: Array, square: Array) -> Array:
-    """Factor of u in the logarithm of (w, u), |u|² = square."""
-    small = square < 0.01 * w * w
-    # Protects the series from w = 0, and √ and the division from u = 0 (and from q = 0).
-    w_small = jnp.where(small, w, 1.0)
-    ratio = jnp.where(small, square, 0.0) / (w_small * w_small)
-    series = _polynomial(ratio, [2 * (-1) ** n / (2 * n + 1) for n in range(9)]) / w_small
-    usable = ~small & (square > jnp.finfo(square.dtype).tiny)
-    length = jnp.sqrt(jnp.where(usable, square, 1.0))
-    return jnp.where(small, series, 2 * jnp.arctan2(length, w) / length)
+    """Factor of u in the logarithm of (w, u), |u|² = square, w ≥ 0.
+
+    By tan θ/4 = |u| / (|q| + w) and the tangent of half of that, at most tan π/8.
+    """
+    # Protects √ and the divisions from q = 0.
+    length = square + w * w
+    c = w + jnp.sqrt(jnp.where(length > 0, length, 1.0))
+    t = square / (c * c)
+    d = 1 + jnp.sqrt(1 + t)
+    return 8 * _arctangent(t / (d * d)) / (c * d)
+
+
+def _arctangent(x: Array) -> Array:
+    """arctan t / t of x = t², t up to tan π/8."""
+    # The first term dropped is below rounding.
+    terms = {4: 9, 8: 20}[x.dtype.itemsize]
+    return _polynomial(x, [(-1) ** n / (2 * n + 1) for n in range(terms)])
 
 
 def quat_integrate(q: Array, omega_world: Array, dt: ArrayLike) -> Array:
@@ -252,7 +291,15 @@ def stumpff(x: Array) -> tuple[Array, ...]:
 
 def _cosine_and_sine(x: Array) -> tuple[Array, Array]:
     """cos θ and sin θ / θ of x = θ²."""
-    return stumpff(x)[:2]
+    # As in `stumpff`, whose other functions would take half as long again.
+    small = x < 1
+    near, far = jnp.where(small, x, 0.0), jnp.where(small, 1.0, x)
+    c0, c1 = (
+        _polynomial(near, [(-1) ** n / math.factorial(2 * n + k) for n in range(10)])
+        for k in (0, 1)
+    )
+    theta = jnp.sqrt(far)
+    return jnp.where(small, c0, jnp.cos(theta)), jnp.where(small, c1, jnp.sin(theta) / theta)
 
 
 def jacobian_inverse_coefficient(x: Array) -> Array:
@@ -300,5 +347,6 @@ def stack(*components: Array) -> Array:
 
 def _matrix(*entries: Array) -> Array:
     """Matrix (3, 3, *b) of its nine entries, row by row."""
-    flat = stack(*entries)
-    return flat.reshape((3, 3, *flat.shape[1:]))
+    # Row by row also in the program: XLA on CPUs makes no one loop of more than eight parts.
+    entries = jnp.broadcast_arrays(*entries)
+    return jnp.stack([jnp.stack(entries[i : i + 3]) for i in (0, 3, 6)])

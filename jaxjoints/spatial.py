@@ -15,6 +15,7 @@ from .blocks import multiply as matvec
 from .blocks import product as matmul
 from .pytree import struct
 from .rotation import (
+    arctan2,
     basis,
     cross,
     dot,
@@ -43,6 +44,7 @@ from .rotation import (
 )
 
 __all__ = [
+    "arctan2",
     "Pose",
     "error_twist",
     "retract",

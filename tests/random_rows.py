@@ -75,6 +75,7 @@ class Hinges:
             (5,) * count,
             everyone,
             (),
+            independent=not self.closed,
         )
         none = jnp.zeros((count, batch))
         bounds = (self._stops(rng, diagonal), *self._friction(rng, diagonal))

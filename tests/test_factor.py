@@ -9,7 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 from jaxjoints.solve.factor import Blocks, add_diagonal, assemble, factor, scale, solve
-from jaxjoints.solve.graph import elimination_plan
+from jaxjoints.solve.graph import elimination_plan, is_tree
 from jaxjoints.solve.lu import GeneralBlocks, factor_general, solve_general, transposed
 
 DTYPES = [jnp.float32, jnp.float64]
@@ -336,6 +336,24 @@ def test_a_plan_eliminates_every_node_once_and_stores_all_fill(graph):
 
 def test_a_hub_costs_as_many_levels_as_joints():
     assert len(elimination_plan(hub(20)).levels) == 20
+
+
+@pytest.mark.parametrize(
+    "nodes, expected",
+    [
+        (chain(10), True),
+        (shuffled(tree(9)), True),
+        (hub(5), True),
+        (((0, -1), (1, 0), (2, -1)), True),
+        (ring(6), False),
+        (((0, -1), (1, 0), (1, -1)), False),
+        (((0, 1), (1, 0)), False),
+        (((-1, -1),), False),
+        ((*chain(4), (0, 2, 3)), False),
+    ],
+)
+def test_a_tree_is_told_from_loops(nodes, expected):
+    assert is_tree(nodes) is expected
 
 
 def test_plans_are_cached_and_equal_by_their_nodes():

@@ -69,6 +69,7 @@ FUNCTIONS = {
     "dot": (spatial.dot, "vector", "vector"),
     "cross": (spatial.cross, "vector", "vector"),
     "norm": (spatial.norm, "vector"),
+    "arctan2": (spatial.arctan2, "scalar", "scalar"),
     "unit": (spatial.unit, "vector"),
     "skew": (spatial.skew, "vector"),
     "matvec": (spatial.matvec, "matrix", "vector"),
@@ -614,6 +615,28 @@ def test_two_derivatives_at_special_angles(name, dtype):
         for derivative, difference in pairs:
             derivative, difference = derivative[..., smooth], difference[..., smooth]
             assert_equal(derivative, difference, 1e4 * STEP**2)
+
+
+@dtypes
+def test_angle_of_a_point_is_exact_to_rounding_in_all_quadrants_and_on_all_axes(dtype):
+    rng = np.random.default_rng(0)
+    far_apart = rng.normal(size=(2, 20000)) * np.exp(rng.uniform(-15, 15, (2, 20000)))
+    turn = np.linspace(-PI, PI, 20001)
+    on_axes = [[0, 0, 1, -1, -0.0, -0.0], [1, -1, 0, 0, -1, 1]]
+    points = np.concatenate([far_apart, [np.sin(turn), np.cos(turn)], on_axes], axis=1)
+    y, x = points.astype(dtype)
+    expected = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
+    found = np.asarray(compiled(spatial.arctan2)(jnp.asarray(y), jnp.asarray(x)))
+    assert found.dtype == dtype
+    assert np.all(abs(found - expected) <= 2.5 * rounding(dtype, 1) * abs(expected))
+
+
+@dtypes
+def test_angle_of_the_origin_and_its_derivatives_are_zero(dtype):
+    zero = jnp.zeros((), dtype)
+    assert spatial.arctan2(zero, zero) == 0.0
+    for derivative in (jax.grad(spatial.arctan2, (0, 1)), jax.hessian(spatial.arctan2, (0, 1))):
+        assert not any(x.any() for x in jax.tree.leaves(derivative(zero, zero)))
 
 
 @dtypes

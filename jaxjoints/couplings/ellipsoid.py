@@ -10,6 +10,7 @@ from jax import Array
 from ..pytree import static, struct
 from ..spatial import (
     Pose,
+    arctan2,
     cross,
     dot,
     quat_conjugate,
@@ -75,7 +76,7 @@ class Ellipsoid(Coupling):
         x = quat_rotate(local, jnp.eye(3, dtype=local.dtype)[0])
         # Protects atan2(0, 0) from a wing along the normal.
         lost = x[0] * x[0] + x[1] * x[1] <= jnp.finfo(x.dtype).tiny
-        heading = jnp.arctan2(x[1], jnp.where(lost, 1.0, x[0]))
+        heading = arctan2(x[1], jnp.where(lost, 1.0, x[0]))
         rest = quat_multiply(quat_conjugate(Pose.about_z(heading).q), local)
         axis = jnp.eye(3, dtype=rest.dtype)[0]
         turn = twist_angle(twist_part(rest, axis), axis, near[3:])
@@ -225,10 +226,10 @@ def _nearest(radii: Array, p: Array, longitude: Array) -> Array:
     square = n[1] * n[1] + n[2] * n[2]
     # Protects atan2 and √ from the poles, and from the centre.
     pole = square <= (8 * jnp.finfo(n.dtype).eps) ** 2
-    a = jnp.where(pole, longitude, jnp.arctan2(-n[1], jnp.where(pole, 1.0, n[2])))
+    a = jnp.where(pole, longitude, arctan2(-n[1], jnp.where(pole, 1.0, n[2])))
     across = jnp.where(pole, 0.0, jnp.sqrt(jnp.where(pole, 1.0, square)))
     centre = pole & (n[0] == 0)
-    b = jnp.arctan2(n[0], jnp.where(centre, 1.0, across))
+    b = arctan2(n[0], jnp.where(centre, 1.0, across))
     return jnp.stack([a, b])
 
 

@@ -9,6 +9,7 @@ from jax import Array
 from ..pytree import struct
 from ..spatial import (
     Pose,
+    arctan2,
     norm,
     quat_from_rotation_vector,
     quat_rotate_inverse,
@@ -76,7 +77,7 @@ class SpurGear(_Gear):
         p = jnp.stack([distance * jnp.cos(q[1]), -distance * jnp.sin(q[1]), q[3]])
         tilt = quat_from_rotation_vector(jnp.stack([q[4], q[5], jnp.zeros_like(q[4])]))
         seen = quat_rotate_inverse(tilt, p)
-        turn = Pose.about_z(jnp.arctan2(seen[1], seen[0]) + phi_C)
+        turn = Pose.about_z(arctan2(seen[1], seen[0]) + phi_C)
         return Pose(p, (Pose.rotation(tilt) @ turn).q)
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
@@ -143,7 +144,7 @@ def _along_node(angle: Array, p: Array) -> Array:
 def _polar_angle(p: Array) -> Array:
     # Protects atan2 from (0, 0), the centres on one axis; it reads 0 there.
     lost = (p[0] == 0) & (p[1] == 0)
-    return jnp.arctan2(jnp.where(lost, 0.0, p[1]), jnp.where(lost, 1.0, p[0]))
+    return arctan2(jnp.where(lost, 0.0, p[1]), jnp.where(lost, 1.0, p[0]))
 
 
 def _near(angle: Array, near: Array) -> Array:

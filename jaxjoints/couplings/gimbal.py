@@ -8,7 +8,7 @@ from jax import Array
 
 from ..pytree import static, struct
 from ..rotation import stack
-from ..spatial import Pose, cross, dot, quat_rotate_inverse
+from ..spatial import Pose, arctan2, cross, dot, quat_rotate_inverse
 from .coupling import Coupling, CouplingRows
 from .winding import nearest_turn
 from .wrench import about, along, axes, stack_rows
@@ -136,7 +136,7 @@ def euler_angles(order: str, q: Array, near: Array, continuous: bool = True) -> 
         cosines, sines = (w + sign * y, x + z), (w - sign * y, x - z)
     total, cosine = _direction(cosines, near[0] + near[2])
     rest, sine = _direction(sines, near[0] - near[2])
-    middle = 2 * jnp.arctan2(sine, cosine)
+    middle = 2 * arctan2(sine, cosine)
     if not same:
         middle = sign * (jnp.pi / 2 - middle)
     found = nearest_turn(stack(total + rest, middle, total - rest), near)
@@ -184,6 +184,6 @@ def _direction(point: tuple[Array, Array], known: Array) -> tuple[Array, Array]:
     square = point[0] * point[0] + point[1] * point[1]
     lost = square <= (8 * jnp.finfo(square.dtype).eps) ** 2
     cosine, sine = jnp.where(lost, 1.0, point[0]), jnp.where(lost, 0.0, point[1])
-    angle = jnp.where(lost, known / 2, jnp.arctan2(sine, cosine))
+    angle = jnp.where(lost, known / 2, arctan2(sine, cosine))
     radius = jnp.sqrt(jnp.where(lost, 1.0, square))
     return angle, jnp.where(lost, 0.0, radius)

@@ -8,6 +8,7 @@ from jax import Array
 from ..pytree import replace, struct
 from ..spatial import (
     Pose,
+    arctan2,
     basis,
     cross,
     dot,
@@ -183,7 +184,7 @@ class Universal(Coupling):
         cosine = dot(b, seen) - dot(a, b) * dot(a, seen)
         # Protects atan2(0, 0): with axis_C turned onto axis_D, the first angle reads 0.
         lost = sine * sine + cosine * cosine <= jnp.finfo(sine.dtype).tiny
-        first = jnp.arctan2(sine, jnp.where(lost, jnp.ones_like(cosine), cosine))
+        first = arctan2(sine, jnp.where(lost, jnp.ones_like(cosine), cosine))
         first = nearest_turn(first[None], None if q is None else q[:1])
         turned = Pose.about(a, first[0]).q
         second = twist_part(quat_multiply(quat_conjugate(turned), T.q), b)

@@ -10,6 +10,7 @@ from ..pytree import struct
 from ..rotation import stack
 from ..spatial import (
     Pose,
+    arctan2,
     norm,
     quat_to_rotation_vector,
     so3_right_jacobian_inverse,
@@ -90,11 +91,11 @@ class BallRotation(Coupling):
         u = jnp.where(turned[None], r / jnp.where(turned, angle, 1.0)[None], known)
         level = u[0] * u[0] + u[1] * u[1]
         leaning = level > LEAST**4
-        azimuth = jnp.arctan2(jnp.where(leaning, u[1], 0.0), jnp.where(leaning, u[0], 1.0))
+        azimuth = arctan2(jnp.where(leaning, u[1], 0.0), jnp.where(leaning, u[0], 1.0))
         azimuth = jnp.where(leaning, azimuth, near[1])
         cosine = jnp.sqrt(jnp.where(leaning, level, 1.0))
         cosine = jnp.where(leaning, cosine, 0.0)
-        elevation = jnp.arctan2(u[2], cosine)
+        elevation = arctan2(u[2], cosine)
         most = norm(allowed * u)
         pair = nearest_turn(jnp.stack([azimuth, elevation]), near[1:])
         q = jnp.concatenate([(angle - most)[None], pair], axis=0)

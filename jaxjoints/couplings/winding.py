@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..spatial import dot, norm, unit
+from ..spatial import arctan2, dot, norm, unit
 
 
 def twist_part(q: Array, axis: Array) -> Array:
@@ -21,7 +21,7 @@ def twist_angle(turn: Array, axis: Array, near: Array | None) -> Array:
 
     near: an angle nearby, shape (1, *b), whose turn is kept; 0 by default
     """
-    return nearest_turn(2 * jnp.arctan2(dot(axis, turn[1:]), turn[0])[None], near)
+    return nearest_turn(2 * arctan2(dot(axis, turn[1:]), turn[0])[None], near)
 
 
 def nearest_turn(angle: Array, near: Array | None) -> Array:

@@ -24,6 +24,8 @@ from ..blocks import (
 from ..pytree import struct
 from .graph import Level, Plan
 
+# Slices up to which items are put in order slice by slice; XLA on CPUs makes no one loop of more.
+MOST_SLICES = 8
 # Slots up to which edges are taken slice by slice; beyond, code would grow with them.
 UNROLLED_SLOTS = 3
 # Rounds in which values are gathered where they are added, and places for each value up to which a
@@ -73,8 +75,8 @@ def assemble(plan: Plan, H: Sequence[Array], Y: Sequence[Array]) -> Blocks:
         # Gathered first: inside the product the same items would be looked up six times.
         pairs = [
             (
-                stored(partial(take, index=shared.later, axis=2))(H[shared.later_side]),
-                stored(partial(take, index=shared.pivot, axis=2))(Y[shared.pivot_side]),
+                _arranged(H[shared.later_side], shared.later),
+                _arranged(Y[shared.pivot_side], shared.pivot),
             )
             for shared in plan.shared
         ]
@@ -163,7 +165,7 @@ def _diagonal(H: Sequence[Array], Y: Sequence[Array], batch: tuple[int, ...]) ->
         if jnp.broadcast_shapes(h.shape[3:], y.shape[3:]) == batch:
             varying.append((h, y))
         else:
-            constant.append(stored(transposed_product)(h, y))
+            constant.append(transposed_product(h, y))
 
     def total(constant, varying):
         return sum(constant) + sum(transposed_product(h, y) for h, y in varying)
@@ -220,6 +222,21 @@ def per_edge(level: Level, x: Array, axis: int) -> Array:
     if len(level.counts) > UNROLLED_SLOTS:
         return take(x, level.pivot, axis)
     return jnp.concatenate([lax.slice_in_dim(x, 0, n, axis=axis) for n in level.counts], axis)
+
+
+def _arranged(x: Array, index: np.ndarray) -> Array:
+    """Matrices x at constant places, stored: in slices where these are few, which takes half as
+    long on CPUs as to gather and to turn what has been gathered.
+    """
+    runs = np.split(index, np.flatnonzero(np.diff(index) != 1) + 1)
+
+    def sliced(x):
+        ends = ((int(run[0]), int(run[-1]) + 1) for run in runs)
+        return jnp.concatenate([x[:, :, start:stop] for start, stop in ends], axis=2)
+
+    arranged = sliced if len(runs) <= MOST_SLICES else partial(take, index=index, axis=2)
+    # What a batch shares, XLA computes before the loop, but no call.
+    return arranged(x) if x.shape[-1] == 1 else stored(arranged)(x)
 
 
 def take(x: Array, index: np.ndarray, axis: int) -> Array:

@@ -103,6 +103,22 @@ class Plan:
         return same and self.heights == other.heights
 
 
+def is_tree(nodes: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether each node joins two bodies that no others join; the world is one body."""
+    root: dict[int, int] = {}
+
+    def top(body):
+        while body in root:
+            body = root[body]
+        return body
+
+    for node in nodes:
+        if len(node) > 2 or (a := top(node[0])) == (b := top(node[1])):
+            return False
+        root[a] = b
+    return True
+
+
 @lru_cache(maxsize=256)
 def elimination_plan(
     nodes: tuple[tuple[int, ...], ...], heights: tuple[int, ...] | None = None

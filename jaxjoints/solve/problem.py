@@ -42,6 +42,8 @@ class RowStructure:
         nodes and the bodies there, `bodies` standing for whatever does not move
     row, node: place of each coordinate row; unused: places of rows that do not exist; placeless: of
         those at velocity and acceleration level, which have no error
+    independent: whether hard rows cannot depend on each other: nodes make a tree of bodies, and
+        have no hard rows but those of errors
     """
 
     plan: Plan
@@ -52,6 +54,7 @@ class RowStructure:
     node: tuple[int, ...]
     unused: tuple[tuple[int, int], ...]
     placeless: tuple[tuple[int, int], ...] = ()
+    independent: bool = False
 
     @property
     def nodes(self) -> int:
@@ -219,16 +222,19 @@ def matrix(problem: RowProblem) -> Blocks:
 def regularized(problem: RowProblem) -> RowProblem:
     """The problem with the least softness that its hard rows have, and unit pivots as fillers.
 
-    In float64 the softness is part of their law. In float32 it would be felt, and is in the matrix
-    alone, where a correction can take it away to second order.
+    Rows that are independent of each other have none. Of others, in float64 the softness is part of
+    their law; in float32 it would be felt, and is in the matrix alone, where a correction can take
+    it away to second order.
     """
     A = materialize(diagonal(problem))
     problem = replace(problem, diagonal=A)
+    filler = trailing(problem.structure.filler, A)
+    if problem.structure.independent:
+        return replace(problem, compliance=materialize(problem.compliance + filler))
     precision = A.dtype.itemsize
     # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
     own = stop_gradient(problem.compliance)
     lacking = jnp.maximum(REGULARIZATION[precision] * A - own, 0.0)
-    filler = trailing(problem.structure.filler, A)
     if precision == 8 or problem.follows:
         return replace(problem, compliance=materialize(problem.compliance + lacking + filler))
     hard = trailing(problem.structure.hard, A)
