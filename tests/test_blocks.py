@@ -191,6 +191,17 @@ def test_stored_changes_nothing_but_where_it_is_computed():
     assert "call(" in compiled, "the products must stay calls of their own"
 
 
+def test_what_a_batch_shares_is_materialized_by_no_call():
+    shared, own, number = jnp.ones((3, 1)), jnp.ones((3, 8)), jnp.ones(())
+    kept = blocks.materialize({"shared": shared, "own": own, "number": number})
+    assert kept["shared"] is shared and kept["own"] is not own
+    jax.tree.map(
+        np.testing.assert_array_equal, kept, {"shared": shared, "own": own, "number": number}
+    )
+    one = jnp.ones((3, 1))
+    assert blocks.materialize(one) is not one, "a batch of one shares nothing"
+
+
 def test_elementwise_has_all_derivatives_of_what_it_computes():
     """Value, forward and reverse, mapped and of second order, of two inputs and two results."""
 
