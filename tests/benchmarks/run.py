@@ -70,7 +70,7 @@ def main() -> None:
             if case in GRADIENTS and "gradient" in wanted:
                 tables.gradient(differentiated, case, count, markdown)
             if case == "chain10" and "memory" in wanted:
-                tables.memory(differentiated, case, markdown)
+                tables.memory(differentiated, case, count, markdown)
             if CASES[case]().loops and "gaps" in wanted:
                 tables.gaps(accurate, case, markdown)
             if case == "chain10" and "drift" in wanted:

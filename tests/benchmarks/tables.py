@@ -13,7 +13,7 @@ AGREE = 1e-3
 # Bodies times environments times steps of one run, and bounds of its steps.
 WORK, FEWEST, MOST = 1_000_000, 10, 100
 GRADIENT_BATCH, GRADIENT_STEPS, CHECKPOINT = 64, 100, 10
-MEMORY_STEPS, MEMORY_CHECKPOINT = 1000, 25
+LONG_BATCH, LONG_STEPS, LONG_CHECKPOINTS = 1024, 1000, (25, 40)
 FEW, GAP_STEPS, DRIFT_SECONDS = 8, 1000, 10.0
 
 
@@ -81,56 +81,66 @@ def speed(processes: list[Process], case: str, batch: int, count: int, markdown:
 
 def gradient(processes: list[Process], case: str, count: int, markdown: bool) -> None:
     """Cost of value_and_grad with respect to the initial state, over the forward time."""
-    table = Table(
-        f"gradient of {GRADIENT_STEPS} steps, {case}, batch {GRADIENT_BATCH}",
-        {"engine": 30, "ratio": 6, "CPU": 6, "spread": 6, "forward": 10}
-        | {"compile (CPU)": 15, "memory": 9, "finite": 0},
-        markdown=markdown,
-    )
     able = [process for process in processes if process.name in ON_DEVICE]
+    table = _gradients(case, GRADIENT_BATCH, GRADIENT_STEPS, markdown)
     for checkpoint in (None, CHECKPOINT):
-        request = {"batch": GRADIENT_BATCH, "steps": GRADIENT_STEPS, "checkpoint": checkpoint}
-        facts, absent = answers(able, "gradient", case=case, **request)
-        times, stuck = rounds(facts, "time_gradient", count)
-        table.without(absent | stuck)
-        for process in times:
-            fact = facts[process]
-            wall, cpu = (
-                [backward[i] / forward[i] for forward, backward in times[process]] for i in (0, 1)
-            )
-            forward = statistics.median(forward[0] for forward, _ in times[process])
-            table.row(
-                _named(process, checkpoint),
-                f"{statistics.median(wall):.2f}",
-                f"{statistics.median(cpu):.2f}",
-                f"{_spread(wall):.0%}",
-                f"{1e3 * forward:.1f} ms",
-                _clock(fact["gradient_compile"]),
-                f"{fact['megabytes']:.1f} MB",
-                "yes" if fact["finite"] else "NO",
-            )
+        _timed(table, able, case, GRADIENT_BATCH, GRADIENT_STEPS, checkpoint, count)
 
 
-def memory(processes: list[Process], case: str, markdown: bool) -> None:
-    """Memory of the gradient of many steps, keeping every state or few of them."""
-    table = Table(
-        f"memory of a gradient of {MEMORY_STEPS} steps, {case}, batch {GRADIENT_BATCH}",
-        {"engine": 30, "memory": 10, "per env-step": 13, "compile (CPU)": 15},
-        markdown=markdown,
-    )
+def memory(processes: list[Process], case: str, count: int, markdown: bool) -> None:
+    """Cost and memory of the gradient of many steps that keeps the states of few of them, and the
+    memory of one that keeps all, which is not run.
+    """
     able = [process for process in processes if process.name in ON_DEVICE]
-    for checkpoint in (None, MEMORY_CHECKPOINT):
-        request = {"batch": GRADIENT_BATCH, "steps": MEMORY_STEPS, "checkpoint": checkpoint}
-        facts, absent = answers(able, "memory", case=case, **request)
-        table.without(absent)
-        for process, fact in facts.items():
-            each = 1e6 * fact["megabytes"] / GRADIENT_BATCH / MEMORY_STEPS
-            table.row(
-                _named(process, checkpoint),
-                f"{fact['megabytes']:.1f} MB",
-                f"{each:.0f} B",
-                _clock(fact["gradient_compile"]),
-            )
+    table = _gradients(case, LONG_BATCH, LONG_STEPS, markdown)
+    request = {"batch": LONG_BATCH, "steps": LONG_STEPS, "checkpoint": None}
+    facts, absent = answers(able, "memory", case=case, **request)
+    table.without(absent)
+    for process, fact in facts.items():
+        table.row(process.name, *"----", *_needs(fact), "-")
+    for checkpoint in LONG_CHECKPOINTS:
+        _timed(table, able, case, LONG_BATCH, LONG_STEPS, checkpoint, count)
+
+
+def _gradients(case: str, batch: int, steps: int, markdown: bool) -> Table:
+    columns = {"engine": 30, "ratio": 6, "CPU": 6, "spread": 6, "forward": 10}
+    columns |= {"compile (CPU)": 15, "memory": 9, "finite": 0}
+    return Table(f"gradient of {steps} steps, {case}, batch {batch}", columns, markdown=markdown)
+
+
+def _timed(
+    table: Table,
+    processes: list[Process],
+    case: str,
+    batch: int,
+    steps: int,
+    checkpoint: int | None,
+    count: int,
+) -> None:
+    """Rows of gradients over the forward time, wall clock and processor."""
+    request = {"batch": batch, "steps": steps, "checkpoint": checkpoint}
+    facts, absent = answers(processes, "gradient", case=case, **request)
+    times, stuck = rounds(facts, "time_gradient", count)
+    table.without(absent | stuck)
+    for process in times:
+        fact = facts[process]
+        wall, cpu = (
+            [backward[i] / forward[i] for forward, backward in times[process]] for i in (0, 1)
+        )
+        forward = statistics.median(forward[0] for forward, _ in times[process])
+        table.row(
+            _named(process, checkpoint),
+            f"{statistics.median(wall):.2f}",
+            f"{statistics.median(cpu):.2f}",
+            f"{_spread(wall):.0%}",
+            f"{1e3 * forward:.1f} ms",
+            *_needs(fact),
+            "yes" if fact["finite"] else "NO",
+        )
+
+
+def _needs(fact: dict) -> tuple[str, str]:
+    return _clock(fact["gradient_compile"]), f"{fact['megabytes']:.1f} MB"
 
 
 def gaps(processes: list[Process], case: str, markdown: bool) -> None:
