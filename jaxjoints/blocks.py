@@ -28,22 +28,23 @@ def stored(function: Callable) -> Callable:
     It drops an optimization barrier before it does so (jaxlib 0.10); a call that is not inlined
     prevents it. Batching and differentiation pass through. On other devices it is `function`.
     """
+    inner = jax.jit(function)
 
-    def own(*arrays: Array) -> Array:
-        # The mark is for the call alone: on calls within it, `jnp.where` is one, it would keep
-        # what belongs together in kernels apart.
+    def inlined(*arrays: Array) -> Array:
+        # The mark of the call is not for calls within it: `jnp.where` is one, and would keep apart
+        # what belongs together. And what has the same marks is traced once, for all devices.
         with set_xla_metadata(inlineable="true"):
-            return function(*arrays)
+            return inner(*arrays)
 
-    own.__name__ = getattr(function, "__name__", "stored")
-    call = jax.jit(own)
+    inlined.__name__ = getattr(function, "__name__", "stored")
+    call = jax.jit(inlined)
 
     def apart(*arrays: Array) -> Array:
         with set_xla_metadata(inlineable="false"):
             return call(*arrays)
 
     def chosen(*arrays: Array) -> Array:
-        return lax.platform_dependent(*arrays, cpu=apart, default=function)
+        return lax.platform_dependent(*arrays, cpu=apart, default=inlined)
 
     return chosen
 
@@ -56,7 +57,7 @@ def materialize(tree: T) -> T:
     leaves, structure = jax.tree.flatten(tree)
     batch = max((x.shape[-1] for x in leaves if x.ndim), default=1)
     own = [not x.ndim or x.shape[-1] == batch for x in leaves]
-    kept = iter(stored(_times_one)(*(x for x, one in zip(leaves, own, strict=True) if one)))
+    kept = iter(_times_one_stored(*(x for x, one in zip(leaves, own, strict=True) if one)))
     leaves = [next(kept) if one else x for x, one in zip(leaves, own, strict=True)]
     return jax.tree.unflatten(structure, leaves)
 
@@ -66,6 +67,9 @@ def _times_one(*arrays: Array) -> list[Array]:
     arguments would be left out there.
     """
     return [x * 1 if jnp.issubdtype(x.dtype, jnp.inexact) else x for x in arrays]
+
+
+_times_one_stored = stored(_times_one)
 
 
 def elementwise(function: Callable) -> Callable:
