@@ -237,11 +237,11 @@ def _run(
             moved, info = advance(carry[0], control)
             return (moved, None if record is None else info), None
 
-        return jax.lax.scan(one, carry, None, length=counts.steps)
+        return _scan(one, carry, None, counts.steps)
 
     def unit(carry, controls):
         """Intervals between two records."""
-        carry, _ = jax.lax.scan(interval, carry, controls, length=counts.intervals)
+        carry, _ = _scan(interval, carry, controls, counts.intervals)
         (state, _), info = carry
         if record is None:
             return carry, state
@@ -251,7 +251,7 @@ def _run(
 
     def chunk(carry, controls):
         """Units whose inner states are computed again in reverse differentiation."""
-        return jax.lax.scan(unit, carry, controls, length=counts.units)
+        return _scan(unit, carry, controls, counts.units)
 
     info = None
     if record is not None:
@@ -263,11 +263,19 @@ def _run(
         arrays = jax.tree.map(
             lambda x: jnp.repeat(x, counts.repeats, axis=0).reshape(shape + x.shape[1:]), controls
         )
-    carry, records = jax.lax.scan(
-        saved(chunk), ((state, cause), info), arrays, length=counts.chunks
-    )
+    carry, records = _scan(saved(chunk), ((state, cause), info), arrays, counts.chunks)
     merge = (counts.chunks * counts.units,)
     return carry[0][0], jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records)
+
+
+def _scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:
+    """`jax.lax.scan`, where one step is no loop: where loops lie in loops, JAX differentiates what
+    is inside once for each.
+    """
+    if length != 1:
+        return jax.lax.scan(function, carry, xs, length=length)
+    carry, y = function(carry, jax.tree.map(lambda x: x[0], xs))
+    return carry, jax.tree.map(lambda x: x[None], y)
 
 
 def _counts(
