@@ -52,11 +52,12 @@ def stored(function: Callable) -> Callable:
 def materialize(tree: T) -> T:
     """The same arrays and their cotangents, each computed once and `stored`, whatever reads it.
 
-    What a batch shares is left as it is: XLA computes it once before the loop, but no call.
+    What a batch shares, its last axis 1, is left as it is: XLA computes it once before the loop,
+    but no call.
     """
     leaves, structure = jax.tree.flatten(tree)
     batch = max((x.shape[-1] for x in leaves if x.ndim), default=1)
-    own = [not x.ndim or x.shape[-1] == batch for x in leaves]
+    own = [not x.ndim or batch == 1 or x.shape[-1] > 1 for x in leaves]
     kept = iter(_times_one_stored(*(x for x, one in zip(leaves, own, strict=True) if one)))
     leaves = [next(kept) if one else x for x, one in zip(leaves, own, strict=True)]
     return jax.tree.unflatten(structure, leaves)

@@ -49,10 +49,10 @@ def norm(v: Array) -> Array:
 
 @jax.custom_jvp
 def arctan2(y: Array, x: Array) -> Array:
-    """Angle in [-π, π] [rad] of (x, y), which are as large; value and derivative are 0 at (0, 0).
+    """Angle in [-π, π] [rad] of (x, y); value and derivative are 0 at (0, 0).
 
     XLA on CPUs calls a function for each item of its own (jaxlib 0.10: 11 µs for 1280 numbers in
-    float32, where this takes 0.6 µs).
+    float32, where this takes 1.3 µs).
     """
     ay, ax = jnp.abs(y), jnp.abs(x)
     long, short = jnp.maximum(ay, ax), jnp.minimum(ay, ax)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
+import mechanisms
 from jaxjoints.constraints import start_impulses
 from jaxjoints.layout import layout
 from jaxjoints.solve.bounds import BoundedRows, complementarity
@@ -93,7 +94,7 @@ def test_stops_are_complementary_from_a_cold_start(limited):
     assert np.min(impulse) > -ROUNDING and np.min(w) > -ROUNDING
     assert np.max(np.minimum(impulse, w)) < ROUNDING
     assert np.mean(impulse > NOTHING) > 0.2, "the states should drive many joints into their stops"
-    # Hard rows of a chain have no softness at all.
+    # Hard rows of a chain are as good as rigid.
     assert np.max(np.abs(np.asarray(speed)[problem.structure.hard])) < ROUNDING
 
 
@@ -282,3 +283,81 @@ def test_settings_out_of_range_are_named_with_a_remedy():
     for rescue in (-1, 18):
         with pytest.raises(ValueError, match=f"rescue {rescue} must be 0 to 4 paths"):
             Newton(rescue=rescue)
+
+
+def joined(*, laws=(), coupling=None, mimic=False, prescribed=False):
+    """Two bodies in a row on hinges, or the first on another joint, and what couples them."""
+    world = jj.SystemBuilder()
+    if prescribed:
+        world.body("a", prescribed=True)
+    else:
+        world.body("a", mass=1.0, inertia=(0.1, 0.1, 0.1))
+        world.joint("a", coupling or jj.Hinge((0.0, 1.0, 0.0)), child="a")
+    world.body("b", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    world.joint("b", jj.Hinge((0.0, 1.0, 0.0)), child="b", parent="a", laws=laws)
+    if mimic:
+        world.transmission("gear", jj.Mimic(2.0), joints=("a", "b"))
+    return world.build()[0]
+
+
+@pytest.mark.parametrize(
+    ("system", "independent"),
+    [
+        (partial(joined, laws=jj.Limits(-1.0, 1.0)), True),
+        (partial(joined, prescribed=True), True),
+        (partial(joined, laws=jj.Lock(0.0, engaged=True)), True),
+        (partial(joined, laws=jj.Lock(0.0)), False),
+        (partial(joined, coupling=jj.RollingDisc(0.3)), False),
+        (partial(joined, mimic=True), False),
+        (lambda: mechanisms.four_bar()[0], False),
+    ],
+    ids=["limits", "prescribed", "lock that opens", "lock", "rolling", "gear", "loop"],
+)
+def test_rows_are_independent_in_trees_of_joint_errors_alone(system, independent):
+    assert layout(system()).structure.independent is independent
+
+
+def rods(masses):
+    """Rods of these masses that hang in a row on hinges about y and x in turn."""
+    world = jj.SystemBuilder()
+    for i, mass in enumerate(masses):
+        world.body(str(i), mass=mass, inertia=mechanisms.rod_inertia(mass, 0.5)[::-1])
+        hang(world, i, 0.25)
+    return world.build()
+
+
+def bobs(inertia):
+    """Two bobs of 1 kg on strings of 1 m, as good as points."""
+    world = jj.SystemBuilder()
+    for i in range(2):
+        world.body(str(i), mass=1.0, inertia=(inertia,) * 3)
+        hang(world, i, 1.0)
+    return world.build()
+
+
+def hang(world, i, half):
+    axis = ((0.0, 1.0, 0.0), (1.0, 0.0, 0.0))[i % 2]
+    above = {"parent": str(i - 1), "frame_D": (0.0, 0.0, -half)} if i else {}
+    world.joint(str(i), jj.Hinge(axis), child=str(i), frame_C=(0.0, 0.0, half), q=0.4, **above)
+
+
+@pytest.mark.filterwarnings("ignore:.*differ by more than")
+@pytest.mark.parametrize(
+    ("built", "off"),
+    [
+        (partial(bobs, 1e-7), 1e-4),
+        (partial(rods, [1.0, 1e-6, 1e-6, 1.0]), 1e-3),
+        (partial(rods, [1.0, 1e-7, 1e-7, 1.0]), 1e-2),
+        (partial(rods, [1.0, 1.0, 1e8]), 1e-1),
+    ],
+    ids=["point masses", "light links", "lighter links", "heavy end"],
+)
+def test_trees_at_the_end_of_float32_stay_near_those_of_float64(built, off):
+    given = built()
+    exact, rounded = (np.asarray(swing(*cast(given)).position) for cast in (lambda x: x, single))
+    assert np.max(np.abs(rounded - exact)) < off
+
+
+@compiled
+def swing(system, state):
+    return jj.rollout(system, state, dt=DT, steps=500, record_every=500)[0]

@@ -27,6 +27,9 @@ from .graph import Plan
 # precision of float32, 64.
 REGULARIZATION = {4: 1e-6, 8: 1e-12}
 
+# The same where rows are not redundant, in roundings: keeps A positive definite despite them.
+ROUNDINGS = 2.0
+
 # Residual above which a solve has failed, as a share of the speeds that cancel in it.
 TOLERATED = {4: 1e-4, 8: 1e-10}
 
@@ -42,8 +45,8 @@ class RowStructure:
         nodes and the bodies there, `bodies` standing for whatever does not move
     row, node: place of each coordinate row; unused: places of rows that do not exist; placeless: of
         those at velocity and acceleration level, which have no error
-    independent: whether hard rows cannot depend on each other: nodes make a tree of bodies, and
-        have no hard rows but those of errors
+    independent: whether hard rows of one node cannot depend on those of others: nodes make a tree
+        of bodies, and have no hard rows but those of errors
     """
 
     plan: Plan
@@ -222,19 +225,18 @@ def matrix(problem: RowProblem) -> Blocks:
 def regularized(problem: RowProblem) -> RowProblem:
     """The problem with the least softness that its hard rows have, and unit pivots as fillers.
 
-    Rows that are independent of each other have none. Of others, in float64 the softness is part of
-    their law; in float32 it would be felt, and is in the matrix alone, where a correction can take
-    it away to second order.
+    In float64 the softness is part of their law; in float32 it would be felt, and is in the matrix
+    alone, where a correction can take it away to second order.
     """
     A = materialize(diagonal(problem))
     problem = replace(problem, diagonal=A)
     filler = trailing(problem.structure.filler, A)
-    if problem.structure.independent:
-        return replace(problem, compliance=materialize(problem.compliance + filler))
     precision = A.dtype.itemsize
+    rounding = ROUNDINGS * float(jnp.finfo(A.dtype).eps)
+    share = rounding if problem.structure.independent else REGULARIZATION[precision]
     # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
     own = stop_gradient(problem.compliance)
-    lacking = jnp.maximum(REGULARIZATION[precision] * A - own, 0.0)
+    lacking = jnp.maximum(share * A - own, 0.0)
     if precision == 8 or problem.follows:
         return replace(problem, compliance=materialize(problem.compliance + lacking + filler))
     hard = trailing(problem.structure.hard, A)
