@@ -29,7 +29,7 @@ LARGEST = 1e10
 # Residual above which a solve is of no use, as a share of 1 m/s and of the speed of the bodies.
 UNSOLVED = 0.1
 # Name of what reverse differentiation keeps of a step beside its start (see `attempted`).
-FAILURE = "failure"
+OUTCOME = "outcome"
 
 Policy = Literal["stop", "zero"]
 
@@ -106,8 +106,9 @@ def guarded(
     control = _clipped(mechanism.system, state, control)
     new, info, cause = attempted(scheme, mechanism, haven, cause, state, control, dt)
     still = cause != Cause.NONE
-    # No gradient flows through an environment that stands still.
+    # No gradient flows through an environment that stands still, nor from one solve to the next.
     new = _chosen(still, stop_gradient(state), new)
+    new = replace(new, impulse=stop_gradient(new.impulse))
     poor = info.residual > UNSOLVED * (1 + largest(jnp.abs(new.velocity), 2))
     effort = jnp.zeros_like(state.q) if control.effort is None else control.effort
     effort, step = jnp.broadcast_to(effort, state.q.shape), jnp.broadcast_to(dt, cause.shape)
@@ -141,10 +142,11 @@ def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
     """Derivatives, at the haven and without control for bad environments.
 
     That one fails is known after the step only, so derivatives are those of a second evaluation: in
-    reverse the one that a checkpoint makes anyway, if it keeps `FAILURE`.
+    reverse the one that a checkpoint makes anyway, if it keeps `OUTCOME`. The impulses are known by
+    then; a scheme that has `at_solution()` takes them for the solution.
     """
     new, info, cause = attempted(*primals)
-    cause = checkpoint_name(cause, FAILURE)
+    cause, impulse = checkpoint_name((cause, new.impulse), OUTCOME)
     bad = cause != Cause.NONE
     leaves, structure = jax.tree.flatten(primals)
     slopes = jax.tree.leaves(tangents)
@@ -154,11 +156,14 @@ def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
         everything = list(leaves)
         for i, value in zip(varying, values, strict=True):
             everything[i] = value
-        *others, haven, cause, state, control, dt = structure.unflatten(everything)
+        scheme, mechanism, haven, cause, state, control, dt = structure.unflatten(everything)
+        state = _chosen(bad, stop_gradient(haven), state)
+        at_solution = getattr(scheme, "at_solution", lambda: None)()
+        if at_solution is not None:
+            scheme, state = at_solution, replace(state, impulse=_without(bad, impulse))
         # Stored: otherwise every kernel takes it anew from the states kept for the way back.
-        state = materialize(_chosen(bad, stop_gradient(haven), state))
-        control = _without(bad, control)
-        return materialize(_attempt(*others, haven, cause, state, control, dt))
+        state, control = materialize(state), _without(bad, control)
+        return materialize(_attempt(scheme, mechanism, haven, cause, state, control, dt))
 
     _, slope = jax.jvp(safe, [leaves[i] for i in varying], [slopes[i] for i in varying])
     return (new, info, cause), slope

@@ -56,6 +56,8 @@ class Scheme(Protocol):
     """What takes a mechanism from one state to the next: a frozen record of its settings.
 
     One that has `examine(system, state, dt)` is asked by `rollout` whether they suit each other.
+    One that has `at_solution()` returns there a scheme of the same derivative that takes the
+    impulses of a state for those that solve its step (of one made before), or None.
     """
 
     def advance(
@@ -111,12 +113,17 @@ class SemiImplicitEuler:
         q = gather_coordinates(mechanism, [place.rows.q for place in places], state)
         new = replace(new, q=q)
         if plan.bounds:
-            new = replace(new, impulse=jax.lax.stop_gradient(flat_impulses(plan, solution)))
+            new = replace(new, impulse=flat_impulses(plan, solution))
         if plan.engages:
             new = _engaged(mechanism, new)
         for _ in range(self.projections if plan.structure is not None else 0):
             new = projected(mechanism, new, problem, solution.factors)
         return new, step_info(mechanism, places, solution, twist, new, q, dt)
+
+    def at_solution(self) -> "SemiImplicitEuler | None":
+        """See `Scheme`."""
+        solver = getattr(self.solver, "at_solution", lambda: None)()
+        return None if solver is None else replace(self, solver=solver)
 
 
 def projected(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.tree_util import Partial
 
-from .guard import FAILURE, Policy, guarded, secured
+from .guard import OUTCOME, Policy, guarded, secured
 from .integrate import Scheme, SemiImplicitEuler, projected
 from .kinematics import prepare, with_unit_quaternions
 from .layout import layout
@@ -222,7 +222,7 @@ def _run(
 
     # A step kept as its start is computed again in reverse; its hundreds of inner results, each an
     # array over time, would cost more time, memory and compilation than that.
-    kept = jax.checkpoint_policies.save_only_these_names(FAILURE)
+    kept = jax.checkpoint_policies.save_only_these_names(OUTCOME)
     advance = jax.checkpoint(advance, prevent_cse=False, policy=kept)
 
     def interval(carry, control):

@@ -243,6 +243,17 @@ def test_gradient_of_a_rollout_is_that_of_its_steps():
     assert np.all(np.abs(actual - shares.sum(0)) <= EXACT * np.abs(shares).sum(0))
 
 
+def test_a_gradient_iterates_no_more_than_its_rollout():
+    """On the way back the impulses of a step are known."""
+    system, state = mechanisms.slider(qd=1.0, laws=[Limits(upper=0.1)])
+
+    def end(state):
+        return rollout(system, state, dt=DT, steps=4, record_every=4)[0].position[0, 0]
+
+    programs = [jax.make_jaxpr(f)(state) for f in (end, jax.grad(end, allow_int=True))]
+    assert [str(program).count(" while[") for program in programs] == [1, 1]
+
+
 def test_gradients_agree_with_jax_check():
     """The check that JAX brings along, through the stops of the chain, at random directions."""
 
@@ -252,6 +263,22 @@ def test_gradients_agree_with_jax_check():
 
     still = jnp.zeros(len(families("spring_chain")[0]))
     check_grads(run, (still,), order=1, modes=("fwd", "rev"), eps=1e-5, atol=1e-7, rtol=1e-7)
+
+
+def test_second_derivatives_match_differences_of_the_first():
+    """Along a direction, though the first ones take the impulses of each step for given."""
+    name = "spring_chain"
+    direction = np.random.default_rng(5).normal(size=len(families(name)[0]))
+    gradient = jax.grad(lambda amounts: outcome(name, amounts)[0][1])
+
+    def along(amount):
+        return gradient(amount * direction)
+
+    value, unit = compiled(along), CHANGE / 4
+    f = [value(x * unit) for x in (1.0, -1.0, 2.0, -2.0)]
+    expected = (8 * (f[0] - f[1]) - (f[2] - f[3])) / (12 * unit)
+    least = MANY_STEPS * np.abs(expected).max()
+    np.testing.assert_allclose(compiled(jax.jacfwd(along))(0.0), expected, MANY_STEPS, least)
 
 
 # Smoothing

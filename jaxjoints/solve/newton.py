@@ -72,7 +72,8 @@ class Newton:
     friction: "coupled" bounds friction by the normal force of the solution; "two passes" by that of
         a solve without friction, as ODE's dWorldStep does
     derivative: "implicit" is that of the solution, for the cost of one more solve; "unrolled"
-        that of the iteration, all of whose steps are then taken
+        that of the iteration, all of whose steps are then taken. Reverse over reverse through a
+        rollout with bounds needs this one (forward over reverse, `jax.hessian`, does not)
     """
 
     smoothing: Array | float = 0.0
@@ -110,6 +111,25 @@ class Newton:
             normal = bounded(_without_friction(problem), smoothing, start)
             problem = _with_friction_of(problem, normal.impulse)
         return bounded(problem, smoothing, start)
+
+    def at_solution(self) -> "AtSolution | None":
+        """See `Solver`."""
+        of_solution = self.derivative == "implicit" and self.friction == "coupled"
+        return AtSolution(self) if of_solution else None
+
+
+@struct
+class AtSolution:
+    """Newton's derivative where the start is the solution: there is nothing left to iterate."""
+
+    newton: Newton
+
+    def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
+        """The start, with the derivative of the solution; its residual is not looked for."""
+        if start is None:
+            return self.newton.solve(problem)
+        problem = regularized(problem)
+        return _known(problem, jnp.asarray(self.newton.smoothing, problem.rate.dtype), start)
 
 
 class Linearization(NamedTuple):
@@ -149,19 +169,38 @@ def _solve_bounded(
 
 @_solve_bounded.defjvp
 def _solve_bounded_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
-    """Derivative of the implicit function; where the iteration began has no part in it."""
-    problem, smoothing, start = primals
-    solution = _solve_bounded(settings, problem, smoothing, start)
+    """Where the iteration began has no part in the derivative."""
+    solution = _solve_bounded(settings, *primals)
+    return solution, _slope(solution, primals[:2], tangents[:2])
+
+
+@jax.custom_jvp
+def _known(problem: RowProblem, smoothing: Array, at: Impulses) -> RowSolution:
+    """A solution that is known already, with the derivative of `_solve_bounded`."""
+    unknown = jnp.zeros(problem.rate.shape[2:], problem.rate.dtype)
+    return RowSolution(*at, unknown, unknown)
+
+
+@_known.defjvp
+def _known_jvp(primals: tuple, tangents: tuple) -> tuple:
+    solution = _known(*primals)
+    return solution, _slope(solution, primals[:2], tangents[:2])
+
+
+def _slope(
+    solution: RowSolution, given: tuple[RowProblem, Array], tangents: tuple[RowProblem, Array]
+) -> RowSolution:
+    """Derivative of the implicit function: that of one Newton step more."""
+    problem = given[0]
     at = solution.impulse, solution.bounded
     blocks = matrix(stop_gradient(problem))
 
     def once_more(*moving):
-        speed = speeds(moving[0], solution.impulse)
-        return _newton_step(moving, (problem, smoothing), blocks, at, speed)
+        return _newton_step(moving, given, blocks, at, speeds(moving[0], solution.impulse))
 
-    impulse, bounded = jax.jvp(once_more, (problem, smoothing), tangents[:2])[1]
+    impulse, bounded = jax.jvp(once_more, given, tangents)[1]
     constant = jnp.zeros_like(solution.residual)
-    return solution, RowSolution(impulse, bounded, constant, constant)
+    return RowSolution(impulse, bounded, constant, constant)
 
 
 def _without_friction(problem: RowProblem) -> RowProblem:

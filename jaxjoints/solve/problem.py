@@ -145,7 +145,11 @@ class RowSolution:
 
 
 class Solver(Protocol):
-    """What finds the impulses of a problem: a frozen record of its settings."""
+    """What finds the impulses of a problem: a frozen record of its settings.
+
+    One that has `at_solution()` returns there a solver of the same derivative that takes the start
+    for the solution, or None.
+    """
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
         """Impulses that satisfy all rows, as closely as the solver can.
