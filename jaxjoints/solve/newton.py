@@ -68,7 +68,7 @@ class Newton:
         takes 23 steps, the second, half as steep, 43
     regroup: in batches of 64 or more in float32, bring the last eighth of the environments that
         want further steps to their end by themselves. Where bounds are hit all the time, steps take
-        a seventh less time, and compile for two thirds longer
+        a sixth less time, and twice as long to compile
     friction: "coupled" bounds friction by the normal force of the solution; "two passes" by that of
         a solve without friction, as ODE's dWorldStep does
     derivative: "implicit" is that of the solution, for the cost of one more solve; "unrolled"
