@@ -148,6 +148,7 @@ def main(share: float) -> list[Accuracy]:
             "flagged",
             "condition < 1e4",
             "velocities there, float32 (median, 99 %, most)",
+            "within 1e-4",
         )
     ]
     everything = []
@@ -171,6 +172,7 @@ def main(share: float) -> list[Accuracy]:
                 found.flagged.sum(),
                 f"{np.mean(easy):.0%}",
                 ", ".join(f"{x:.0e}" for x in np.percentile(low[sound], [50, 99, 100])),
+                f"{np.mean(low[sound] <= 1e-4):.1%}",
             )
         )
         print(table(first[-1:]), table(second[-1:]), sep="\n", file=sys.stderr, flush=True)
