@@ -4,9 +4,9 @@ Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, d
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
 """
 
-from .builder import SystemBuilder
-from .configurations import BodySpeeds, SineCosine, UnitQuaternion
-from .contact_laws import ContactFriction, ContactLimits, contact_laws
+from .algebra.pytree import map_trailing, replace, static, struct
+from .algebra.spatial import Pose
+from .build.builder import SystemBuilder
 from .couplings.compound import (
     Chain,
     DoubleHinge,
@@ -34,38 +34,16 @@ from .couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
 from .couplings.shapes import Box, Capsule, HalfSpace, Point, Sphere, Touch, touches
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
-from .drives import Armature, Effort, Motor, Servo
-from .engagement import Engagement
-from .external import wrench_at
-from .fields import BodyDamping, BodyMotion, Drag, Field, PointForce
-from .guard import Cause
-from .identify import Identified, Motion, Unknown, identify, pose_residuals
-from .integrate import SemiImplicitEuler
-from .joint_space import JointSpace
-from .kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
-from .laws import (
-    CoordinateState,
-    CoulombFriction,
-    Damping,
-    DryFriction,
-    Law,
-    LimitForce,
-    Limits,
-    Lock,
-    SpringDamper,
-)
-from .parallel import use_all_cores
-from .pytree import map_trailing, replace, static, struct
-from .rattle import Rattle
-from .readout import Energies, Readings, Readout, energies, reaction, readout
-from .rows import Bushing, Compliance, Softness, softness_spring, spring_softness
-from .runge_kutta import RungeKutta
-from .simulate import project, rollout, step
-from .solve.gauss_seidel import ProjectedGaussSeidel
-from .solve.newton import Newton
-from .spatial import Pose
-from .system import WORLD, Control, Info, State, System, replicate
-from .transmissions import (
+from .laws.contact import ContactFriction, ContactLimits, contact_laws
+from .laws.drives import Armature, Effort, Motor, Servo
+from .laws.engagement import Engagement
+from .laws.fields import BodyDamping, BodyMotion, Drag, Field, PointForce
+from .laws.friction import CoulombFriction, DryFriction
+from .laws.law import CoordinateState, Law
+from .laws.limits import LimitForce, Limits, Lock
+from .laws.softness import Bushing, Compliance, Softness, softness_spring, spring_softness
+from .laws.springs import Damping, SpringDamper
+from .laws.transmissions import (
     Differential,
     Follower,
     Mimic,
@@ -74,6 +52,23 @@ from .transmissions import (
     Transmission,
     Weighted,
 )
+from .model.external import wrench_at
+from .model.kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
+from .model.state import Control, Info, State, replicate
+from .model.system import WORLD, System
+from .schemes.rattle import Rattle
+from .schemes.runge_kutta import RungeKutta
+from .schemes.semi_implicit_euler import SemiImplicitEuler
+from .simulate.isolation import Cause
+from .simulate.readout import Energies, Readings, Readout, energies, reaction, readout
+from .simulate.rollout import rollout
+from .simulate.step import project, step
+from .simulate.tiles import use_all_cores
+from .solve.gauss_seidel import ProjectedGaussSeidel
+from .solve.newton import Newton
+from .tools.configurations import BodySpeeds, SineCosine, UnitQuaternion
+from .tools.identify import Identified, Motion, Unknown, identify, pose_residuals
+from .tools.joint_space import JointSpace
 
 __all__ = [
     # describing a mechanism

@@ -35,9 +35,9 @@ from jaxjoints import (
     step,
     struct,
 )
-from jaxjoints.kinematics import joint_places, prepare
-from jaxjoints.layout import layout
-from jaxjoints.spatial import quat_rotate
+from jaxjoints.algebra.spatial import quat_rotate
+from jaxjoints.assembly.layout import layout
+from jaxjoints.model.kinematics import joint_places, prepare
 from mechanisms import compiled
 
 SCENES = oracle.load("artisynth_scenes")

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxjoints.algebra.pytree import struct
+from jaxjoints.algebra.spatial import Pose, norm
 from jaxjoints.couplings import gimbal, planar
 from jaxjoints.couplings.compound import Chain, DoubleHinge, PrismaticUniversal
 from jaxjoints.couplings.coupling import Chart, Coupling, Derived, Residual
@@ -24,8 +26,6 @@ from jaxjoints.couplings.rolling import RollingDisc, RollingSphere
 from jaxjoints.couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
-from jaxjoints.pytree import struct
-from jaxjoints.spatial import Pose, norm
 
 EZ = jnp.array([0.0, 0.0, 1.0])
 

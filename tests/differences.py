@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxjoints import replace
-from jaxjoints.rotation import norm
-from jaxjoints.spatial import quat_multiply
+from jaxjoints.algebra.rotation import norm
+from jaxjoints.algebra.spatial import quat_multiply
 from mechanisms import compiled
 
 # Numbers that move all bodies: their place, turn, velocity and angular velocity, three each.

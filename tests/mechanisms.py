@@ -18,9 +18,9 @@ from jaxjoints import (
     SystemBuilder,
     Universal,
 )
-from jaxjoints.constraints import row_problem
-from jaxjoints.kinematics import body_twists, joint_places, prepare, with_world
-from jaxjoints.layout import layout
+from jaxjoints.assembly.constraints import row_problem
+from jaxjoints.assembly.layout import layout
+from jaxjoints.model.kinematics import body_twists, joint_places, prepare, with_world
 from quick import QUICK
 
 G = 9.81

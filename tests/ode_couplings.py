@@ -13,8 +13,7 @@ import numpy as np
 from jax import Array
 
 import jaxjoints as jj
-from jaxjoints.couplings.wrench import about, along, axes, stack_rows, unit_axis
-from jaxjoints.spatial import (
+from jaxjoints.algebra.spatial import (
     basis,
     cross,
     dot,
@@ -24,6 +23,7 @@ from jaxjoints.spatial import (
     quat_multiply,
     unit,
 )
+from jaxjoints.couplings.wrench import about, along, axes, stack_rows, unit_axis
 
 
 @jj.struct

@@ -17,8 +17,8 @@ from jax import Array
 
 import jaxjoints as jj
 import oracle
-from jaxjoints.groups import JointGroup
-from jaxjoints.spatial import cross, error_twist, quat_rotate, quat_rotate_inverse, retract
+from jaxjoints.algebra.spatial import cross, error_twist, quat_rotate, quat_rotate_inverse, retract
+from jaxjoints.model.groups import JointGroup
 from mechanisms import compiled
 from ode_couplings import KINDS, Given, OdeBevelGear, Placed
 

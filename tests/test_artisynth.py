@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from jax import Array
 
-from jaxjoints.blocks import multiply
+from jaxjoints.algebra.dense import multiply
+from jaxjoints.algebra.pytree import struct
+from jaxjoints.algebra.spatial import (
+    Pose,
+    error_twist,
+    quat_to_rotation_vector,
+    retract,
+    tangent_of,
+)
 from jaxjoints.couplings.coupling import Coupling, CouplingRows
 from jaxjoints.couplings.ellipsoid import Ellipsoid, Ellipsoid3
 from jaxjoints.couplings.function_driven import FunctionDriven
@@ -22,14 +30,6 @@ from jaxjoints.couplings.rigid import Fixed
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
-from jaxjoints.pytree import struct
-from jaxjoints.spatial import (
-    Pose,
-    error_twist,
-    quat_to_rotation_vector,
-    retract,
-    tangent_of,
-)
 from oracle import load
 
 SAME_POSE = 1e-14  # a few roundings of numbers up to 1

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from jax import Array
 
-from jaxjoints.builder import SystemBuilder
+from jaxjoints.algebra.pytree import struct
+from jaxjoints.algebra.spatial import Pose, norm, quat_from_rotation_vector
+from jaxjoints.build.builder import SystemBuilder
 from jaxjoints.couplings.compound import Chain, Reversed
 from jaxjoints.couplings.coupling import Chart, Residual
 from jaxjoints.couplings.curve import PointOnCurve, PointOnLevelSet, PointOnSurface
@@ -23,8 +25,6 @@ from jaxjoints.couplings.rolling import RollingSphere
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import PlanePoint, SegmentedPlanePoint
-from jaxjoints.pytree import struct
-from jaxjoints.spatial import Pose, norm, quat_from_rotation_vector
 from test_bad_inputs import hinge_on_arm, refused, warned
 
 NAN = math.nan

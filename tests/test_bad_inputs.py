@@ -7,17 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxjoints.builder import SystemBuilder, check_time_step
+from jaxjoints.algebra.pytree import struct
+from jaxjoints.build.builder import SystemBuilder, check_time_step
 from jaxjoints.couplings.coupling import Coupling
 from jaxjoints.couplings.gimbal import Gimbal
 from jaxjoints.couplings.linear import Helical, Slider
 from jaxjoints.couplings.rigid import Fixed, Free
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
-from jaxjoints.drives import Armature, Effort, Motor, Servo
-from jaxjoints.laws import Damping, DryFriction, Law, Limits, Lock, SpringDamper
-from jaxjoints.pytree import struct
-from jaxjoints.rows import Softness
-from jaxjoints.system import WORLD
+from jaxjoints.laws.drives import Armature, Effort, Motor, Servo
+from jaxjoints.laws.friction import DryFriction
+from jaxjoints.laws.law import Law
+from jaxjoints.laws.limits import Limits, Lock
+from jaxjoints.laws.softness import Softness
+from jaxjoints.laws.springs import Damping, SpringDamper
+from jaxjoints.model.system import WORLD
 
 NAN, INF = math.nan, math.inf
 SOLID = {"mass": 1.0, "inertia": (0.1, 0.1, 0.1)}

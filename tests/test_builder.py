@@ -5,17 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxjoints.builder import SystemBuilder
+from jaxjoints.algebra.pytree import replace, struct
+from jaxjoints.algebra.spatial import Pose, error_twist, norm
+from jaxjoints.build.builder import SystemBuilder
 from jaxjoints.couplings.coupling import Residual
 from jaxjoints.couplings.linear import Cylindrical, Helical, Slider
 from jaxjoints.couplings.rigid import Fixed, Free
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
-from jaxjoints.kinematics import body_poses, speeds
-from jaxjoints.laws import Damping, Limits, SpringDamper
-from jaxjoints.pytree import replace, struct
-from jaxjoints.rows import Softness
-from jaxjoints.spatial import Pose, error_twist, norm
-from jaxjoints.system import STATE_RANKS
+from jaxjoints.laws.limits import Limits
+from jaxjoints.laws.softness import Softness
+from jaxjoints.laws.springs import Damping, SpringDamper
+from jaxjoints.model.kinematics import body_poses, speeds
+from jaxjoints.model.state import STATE_RANKS
 
 SOLID = {"mass": 1.0, "inertia": (0.1, 0.1, 0.1)}
 Y = (0.0, 1.0, 0.0)

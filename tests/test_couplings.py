@@ -10,19 +10,14 @@ import numpy as np
 import pytest
 
 from couplings_catalog import CATALOG, EZ, SKEWED, SPEEDS, TILTED, Screw
-from jaxjoints.blocks import inverse
+from jaxjoints.algebra.dense import inverse
+from jaxjoints.algebra.pytree import map_trailing, struct
+from jaxjoints.algebra.spatial import Pose, basis, error_twist, retract, tangent_of, unit
 from jaxjoints.couplings.complement import metric, orthonormal_complement
-from jaxjoints.couplings.coupling import (
-    Chart,
-    Coupling,
-    Derived,
-    Residual,
-)
+from jaxjoints.couplings.coupling import Chart, Coupling, Derived, Residual
 from jaxjoints.couplings.linear import Cylindrical, Helical, Slider
 from jaxjoints.couplings.rotary import Hinge, Universal
 from jaxjoints.couplings.winding import unwind
-from jaxjoints.pytree import map_trailing, struct
-from jaxjoints.spatial import Pose, basis, error_twist, retract, tangent_of, unit
 from mechanisms import compiled
 
 # Configurations of one compiled call.

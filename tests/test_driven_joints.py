@@ -23,7 +23,7 @@ from jaxjoints import (
     SystemBuilder,
     rollout,
 )
-from jaxjoints.integrate import SemiImplicitEuler
+from jaxjoints.schemes.semi_implicit_euler import SemiImplicitEuler
 from mechanisms import compiled
 
 DT, STEPS = 5e-3, 40

@@ -28,7 +28,7 @@ from jaxjoints import (
     struct,
     wrench_at,
 )
-from jaxjoints.rotation import cross, norm
+from jaxjoints.algebra.rotation import cross, norm
 from mechanisms import compiled
 
 EXACT = 1e-13  # float64, some hundred roundings of numbers of order one

@@ -1,4 +1,4 @@
-"""The house: who may import whom, what the package exports, and how long a file may be."""
+"""The house: who may import whom, and what the package exports."""
 
 import ast
 import importlib
@@ -8,32 +8,22 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "jaxjoints"
-MOST_LINES = 420
 
-# Low to high. A name is a file or a folder of jaxjoints/; the groups of a floor never meet.
-FLOORS = [
-    [{"pytree", "rotation", "spatial", "blocks", "parallel"}],
-    [
-        {"rows", "couplings", "laws", "engagement", "contact_laws", "drives"}
-        | {"transmissions", "fields"},
-        {"solve"},
-    ],
-    [{"joint_space", "configurations"}],
-    [{"groups", "system", "kinematics", "external"}],
-    [{"layout", "node_rows", "constraints", "stages"}],
-    [{"builder", "contacts", "controls", "grouping", "joint_validation", "start", "validation"}],
-    [{"integrate", "rattle", "runge_kutta", "guard", "readout"}],
-    [{"simulate"}],
-    [{"identify"}],
-]
-# Imports upwards inside a function, for a method where users look for it.
-LAZY = {("system", "start"), ("system", "controls")}
-PLACES = {
-    name: (floor, group)
-    for floor, groups in enumerate(FLOORS)
-    for group, names in enumerate(groups)
-    for name in names
+# For each folder of jaxjoints/ the folders that it imports.
+IMPORTS_OF_FOLDERS = {
+    "algebra": set(),
+    "couplings": {"algebra"},
+    "solve": {"algebra"},
+    "laws": {"algebra", "couplings", "solve"},
+    "model": {"algebra", "couplings", "laws"},
+    "assembly": {"algebra", "couplings", "laws", "solve", "model"},
+    "build": {"algebra", "couplings", "laws", "solve", "model", "assembly"},
+    "schemes": {"algebra", "laws", "solve", "model", "assembly"},
+    "simulate": {"algebra", "laws", "solve", "model", "assembly", "build", "schemes"},
+    "tools": {"algebra", "couplings", "laws", "model", "schemes", "simulate"},
 }
+# What may stand in the package's root.
+ROOT_FILES = {"__init__.py", "py.typed", "README.md"}
 
 
 def files():
@@ -47,7 +37,6 @@ def files():
 
 
 FILES = files()
-every_file = pytest.mark.parametrize("name", FILES)
 
 
 def imports(name, path):
@@ -66,29 +55,39 @@ def imports(name, path):
         else:
             continue
         found |= {".".join(p[1:]) for p in paths if p and p[0] == "jaxjoints"}
-    return {other for other in found if (name, other) not in LAZY}
+    return found
 
 
 IMPORTS = {name: imports(name, path) for name, path in FILES.items()}
 
 
-def place(name):
-    """Floor and group of a file."""
-    top = name.partition(".")[0]
-    assert top in PLACES, (
-        f"jaxjoints/{top} is on no floor: add it to FLOORS in tests/test_floors.py, on the lowest"
-        " floor above everything it imports (a tool for users: the last floor)"
-    )
-    return PLACES[top]
+def folder(name):
+    """The folder of a dotted name."""
+    return name.partition(".")[0]
 
 
-@every_file
-def test_a_file_imports_only_lower_floors_and_its_own_group(name):
-    here = place(name)
-    for other in IMPORTS[name]:
-        assert other, f"{name} imports jaxjoints itself: import from the file that has the name"
-        there = place(other)
-        assert there == here or there[0] < here[0], f"{name} must not import {other}"
+@pytest.mark.parametrize("room", IMPORTS_OF_FOLDERS)
+def test_a_folder_imports_exactly_the_folders_of_the_table(room):
+    inside = [other for name in FILES if folder(name) == room for other in IMPORTS[name]]
+    assert "" not in inside, f"a file of {room} imports jaxjoints itself, not the file it needs"
+    assert {folder(other) for other in inside} - {room} == IMPORTS_OF_FOLDERS[room]
+
+
+def test_every_folder_is_in_the_table_and_says_what_it_is_for():
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__"}
+    assert folders == set(IMPORTS_OF_FOLDERS)
+
+
+def test_only_the_door_stands_in_the_root():
+    there = {path.name for path in PACKAGE.iterdir() if path.is_file()}
+    assert there == ROOT_FILES
+
+
+def test_folders_form_no_circle():
+    try:
+        TopologicalSorter(IMPORTS_OF_FOLDERS).prepare()
+    except CycleError as error:
+        pytest.fail(f"folders import each other: {' <- '.join(error.args[1])}")
 
 
 def test_no_file_imports_itself_through_others():
@@ -96,14 +95,6 @@ def test_no_file_imports_itself_through_others():
         TopologicalSorter(IMPORTS).prepare()
     except CycleError as error:
         pytest.fail(f"imports go in a circle: {' <- '.join(error.args[1])}")
-
-
-@every_file
-def test_a_file_is_one_noun(name):
-    lines = len(FILES[name].read_text(encoding="utf-8").splitlines())
-    assert lines <= MOST_LINES, (
-        f"{FILES[name].name} has {lines} lines, more than {MOST_LINES}: is it still one noun?"
-    )
 
 
 def test_every_public_name_exists_once_and_says_what_it_is():

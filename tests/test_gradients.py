@@ -20,8 +20,8 @@ from jaxjoints import (
     rollout,
     step,
 )
-from jaxjoints.constraints import start_impulses
-from jaxjoints.layout import layout
+from jaxjoints.assembly.constraints import start_impulses
+from jaxjoints.assembly.layout import layout
 from mechanisms import compiled
 
 # The mechanisms start in their stops, so that the first step feels them.

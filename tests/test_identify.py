@@ -18,7 +18,7 @@ from jaxjoints import (
     replicate,
     step,
 )
-from jaxjoints.spatial import (
+from jaxjoints.algebra.spatial import (
     quat_from_rotation_vector,
     quat_integrate_linearized,
     quat_multiply,

@@ -10,7 +10,7 @@ from jax.test_util import check_grads
 
 import jaxjoints as jj
 from couplings_catalog import CATALOG, TILTED, Gimbal, Screw
-from jaxjoints.spatial import error_twist
+from jaxjoints.algebra.spatial import error_twist
 from mechanisms import compiled
 
 # Configurations of one compiled call.

@@ -30,7 +30,7 @@ from jaxjoints import (
     rollout,
     step,
 )
-from jaxjoints.spatial import quat_to_matrix
+from jaxjoints.algebra.spatial import quat_to_matrix
 from mechanisms import G, X, Z, compiled
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one

@@ -9,8 +9,8 @@ import pytest
 
 import jaxjoints as jj
 import mechanisms
-from jaxjoints.constraints import start_impulses
-from jaxjoints.layout import layout
+from jaxjoints.assembly.constraints import start_impulses
+from jaxjoints.assembly.layout import layout
 from jaxjoints.solve.bounds import BoundedRows, complementarity
 from jaxjoints.solve.iteration import FEWEST, SOLVED
 from jaxjoints.solve.newton import Newton

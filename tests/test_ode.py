@@ -13,7 +13,7 @@ import pytest
 
 import jaxjoints as jj
 import oracle
-from jaxjoints.spatial import retract
+from jaxjoints.algebra.spatial import retract
 from ode_couplings import OdeHinge, OdeSlider
 from ode_recordings import (
     SCALES,

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import oracle
-from jaxjoints.kinematics import joint_places, prepare, speeds, wrenches_on_bodies
-from jaxjoints.spatial import quat_rotate, quat_to_matrix
+from jaxjoints.algebra.spatial import quat_rotate, quat_to_matrix
+from jaxjoints.model.kinematics import joint_places, prepare, speeds, wrenches_on_bodies
 from mechanisms import compiled
 from ode_recordings import (
     Run,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxjoints import use_all_cores
-from jaxjoints.parallel import TILE_SIZE, WIDEST_TILE, cores, default_tile, map_tiles
+from jaxjoints.simulate.tiles import TILE_SIZE, WIDEST_TILE, cores, default_tile, map_tiles
 
 TESTS = Path(__file__).parent
 

@@ -6,7 +6,7 @@ import pytest
 from jax import Array
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from jaxjoints.pytree import map_trailing, replace, static, struct
+from jaxjoints.algebra.pytree import map_trailing, replace, static, struct
 
 
 @struct

@@ -13,7 +13,7 @@ import pytest
 
 import jaxjoints as jj
 import oracle
-from jaxjoints.spatial import transform_twist, transform_wrench
+from jaxjoints.algebra.spatial import transform_twist, transform_wrench
 from mechanisms import compiled
 
 EXACT = 1e-12

@@ -32,9 +32,9 @@ from jaxjoints import (
     step,
     struct,
 )
+from jaxjoints.algebra.spatial import error_twist, retract, tangent_of, twist_of
 from jaxjoints.couplings.gimbal import euler_rotation
 from jaxjoints.couplings.nonholonomic import with_velocity_rows
-from jaxjoints.spatial import error_twist, retract, tangent_of, twist_of
 from mechanisms import G, compiled, single
 from test_bad_inputs import refused
 

@@ -9,8 +9,8 @@ import pytest
 from jax.test_util import check_grads
 
 from jaxjoints import Box, Capsule, Contact, ContactPoint, HalfSpace, Point, Pose, Sphere, touches
+from jaxjoints.algebra.spatial import retract
 from jaxjoints.couplings.shapes import PARALLEL, touch
-from jaxjoints.spatial import retract
 from mechanisms import compiled, single
 
 COUNT = 200

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxjoints import spatial
-from jaxjoints.spatial import Pose
+from jaxjoints.algebra.spatial import Pose
 from mechanisms import compiled
 
 BATCH_SHAPES = [(), (5,), (3, 4)]

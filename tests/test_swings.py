@@ -39,7 +39,7 @@ from jaxjoints import (
     project,
     step,
 )
-from jaxjoints.spatial import quat_rotate, quat_rotate_inverse
+from jaxjoints.algebra.spatial import quat_rotate, quat_rotate_inverse
 from mechanisms import G, compiled
 
 DURATION = 5.0

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..blocks import inverse, multiply, product
-from ..spatial import dot, norm, transpose, unit
+from ..algebra.dense import inverse, multiply, product
+from ..algebra.spatial import dot, norm, transpose, unit
 
 
 def metric(x: Array, length: float) -> Array:

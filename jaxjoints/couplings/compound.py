@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import replace, struct
-from ..spatial import Pose
+from ..algebra.pytree import replace, struct
+from ..algebra.spatial import Pose
 from .coupling import Chart, Coupling
 from .nonholonomic import extra_rows
 from .wrench import check_axis, check_length, check_not_parallel, direction

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import struct
-from ..spatial import Pose, basis, cross, dot, unit
+from ..algebra.pytree import struct
+from ..algebra.spatial import Pose, basis, cross, dot, unit
 from .coupling import Coupling, CouplingRows
 from .shapes import Shape, Touch, candidates, no_gap_function, touch, wide
 from .wrench import about, check_axis, stack_rows

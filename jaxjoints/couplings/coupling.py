@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..blocks import inverse, multiply, multiply_transposed, product
-from ..pytree import struct
-from ..spatial import (
+from ..algebra.dense import inverse, multiply, multiply_transposed, product
+from ..algebra.pytree import struct
+from ..algebra.spatial import (
     Pose,
     dot,
     error_twist,
@@ -258,7 +258,7 @@ class Residual(Coupling):
     length: metres that weigh as much as one radian in S₀ᵀ H [m]
     iterations: Newton steps from a pose to the surface, in `pose` and `project`
 
-    >>> from jaxjoints.spatial import norm
+    >>> from jaxjoints.algebra.spatial import norm
     >>> @struct
     ... class PointOnSphere(Residual):
     ...     radius: Array

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import struct
-from ..spatial import Pose, basis, cross, dot, norm, quat_to_rotation_vector, unit
+from ..algebra.pytree import struct
+from ..algebra.spatial import Pose, basis, cross, dot, norm, quat_to_rotation_vector, unit
 from .coupling import Chart, Residual, on_surface
 from .functions import Function, Linear, Spline, check_functions
 from .winding import unwind

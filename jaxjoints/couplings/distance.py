@@ -5,14 +5,9 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from ..pytree import struct
-from ..rotation import quat_from_rotation_vector
-from ..spatial import (
-    Pose,
-    norm,
-    quat_rotate,
-    quat_to_rotation_vector,
-)
+from ..algebra.pytree import struct
+from ..algebra.rotation import quat_from_rotation_vector
+from ..algebra.spatial import Pose, norm, quat_rotate, quat_to_rotation_vector
 from .coupling import Residual
 from .winding import unwind
 from .wrench import check_length

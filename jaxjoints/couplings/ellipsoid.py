@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import static, struct
-from ..spatial import (
+from ..algebra.pytree import static, struct
+from ..algebra.spatial import (
     Pose,
     arctan2,
     cross,

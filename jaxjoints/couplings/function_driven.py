@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import replace, static, struct
-from ..spatial import Pose, unit
+from ..algebra.pytree import replace, static, struct
+from ..algebra.spatial import Pose, unit
 from .coupling import Chart
 from .functions import Constant, Function, check_functions
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import static, struct
+from ..algebra.pytree import static, struct
 
 
 class Function:

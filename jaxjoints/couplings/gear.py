@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import struct
-from ..spatial import (
+from ..algebra.pytree import struct
+from ..algebra.spatial import (
     Pose,
     arctan2,
     norm,

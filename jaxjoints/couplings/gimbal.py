@@ -6,9 +6,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from ..pytree import static, struct
-from ..rotation import stack
-from ..spatial import Pose, arctan2, cross, dot, quat_rotate_inverse
+from ..algebra.pytree import static, struct
+from ..algebra.rotation import stack
+from ..algebra.spatial import Pose, arctan2, cross, dot, quat_rotate_inverse
 from .coupling import Coupling, CouplingRows
 from .winding import nearest_turn
 from .wrench import about, along, axes, stack_rows

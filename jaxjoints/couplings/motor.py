@@ -8,9 +8,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..blocks import inverse
-from ..pytree import static, struct
-from ..spatial import Pose, dot, matvec, quat_to_rotation_vector, so3_right_jacobian_inverse
+from ..algebra.dense import inverse
+from ..algebra.pytree import static, struct
+from ..algebra.spatial import Pose, dot, matvec, quat_to_rotation_vector, so3_right_jacobian_inverse
 from .coupling import Coupling, CouplingRows
 from .winding import unwind
 from .wrench import about, along

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..blocks import multiply
-from ..spatial import Pose
+from ..algebra.dense import multiply
+from ..algebra.spatial import Pose
 from .coupling import Coupling, CouplingRows
 
 

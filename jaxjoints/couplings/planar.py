@@ -5,8 +5,8 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from ..pytree import struct
-from ..spatial import (
+from ..algebra.pytree import struct
+from ..algebra.spatial import (
     Pose,
     quat_conjugate,
     quat_multiply,

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..blocks import inverse, multiply
-from ..pytree import struct
-from ..spatial import Pose, retract
+from ..algebra.dense import inverse, multiply
+from ..algebra.pytree import struct
+from ..algebra.spatial import Pose, retract
 from .compound import check_given_by_poses
 from .coupling import Chart, Coupling, CouplingRows, Residual
 

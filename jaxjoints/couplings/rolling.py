@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from ..pytree import struct
-from ..spatial import Pose, cross, norm, quat_to_rotation_vector, unit
+from ..algebra.pytree import struct
+from ..algebra.spatial import Pose, cross, norm, quat_to_rotation_vector, unit
 from .coupling import Residual
 from .gimbal import euler_angles, euler_rotation
 from .winding import unwind

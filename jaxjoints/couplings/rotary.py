@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from ..pytree import replace, struct
-from ..spatial import (
+from ..algebra.pytree import replace, struct
+from ..algebra.spatial import (
     Pose,
     arctan2,
     basis,

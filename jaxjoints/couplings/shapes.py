@@ -12,8 +12,8 @@ from jax import Array
 from jax.lax import stop_gradient
 from jax.typing import ArrayLike
 
-from ..pytree import struct
-from ..spatial import Pose, cross, dot, norm
+from ..algebra.pytree import struct
+from ..algebra.spatial import Pose, cross, dot, norm
 from .wrench import axes, check_length
 
 # ε of `_nearest` for the precision of float32, 64: above its rounding, which it divides.

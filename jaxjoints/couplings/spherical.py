@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import struct
-from ..rotation import stack
-from ..spatial import (
+from ..algebra.pytree import struct
+from ..algebra.rotation import stack
+from ..algebra.spatial import (
     Pose,
     arctan2,
     norm,

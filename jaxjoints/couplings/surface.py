@@ -6,14 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import replace, struct
-from ..spatial import (
-    Pose,
-    basis,
-    dot,
-    quat_to_rotation_vector,
-    so3_right_jacobian_inverse,
-)
+from ..algebra.pytree import replace, struct
+from ..algebra.spatial import Pose, basis, dot, quat_to_rotation_vector, so3_right_jacobian_inverse
 from .coupling import Coupling, CouplingRows
 from .rotary import Universal, Z
 from .winding import unwind

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..spatial import Pose, retract
+from ..algebra.spatial import Pose, retract
 from .coupling import Chart, Coupling, Residual
 
 TRACING = (

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..spatial import arctan2, dot, norm, unit
+from ..algebra.spatial import arctan2, dot, norm, unit
 
 
 def twist_part(q: Array, axis: Array) -> Array:

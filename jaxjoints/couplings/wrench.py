@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..spatial import Pose, unit
+from ..algebra.spatial import Pose, unit
 
 
 def axes(T: Pose) -> tuple[Array, Array, Array]:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..pytree import replace, static, struct
+from ..algebra.pytree import replace, static, struct
 
 # Least smoothing [m/s or rad/s], for the precision of float32, 64.
 LEAST_SPEED = {4: 1e-6, 8: 1e-10}

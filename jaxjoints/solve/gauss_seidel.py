@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..pytree import static, struct
+from ..algebra.pytree import static, struct
 from .problem import (
     Impulses,
     RowProblem,

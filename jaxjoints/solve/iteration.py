@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..blocks import largest
+from ..algebra.compiler import largest
 from .factor import Blocks
 from .problem import (
     TOLERATED,

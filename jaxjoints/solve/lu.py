@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..blocks import inverse, multiply, product, stored
-from ..pytree import struct
-from .factor import add_at, per_edge, take
+from ..algebra.compiler import stored
+from ..algebra.dense import inverse, multiply, product
+from ..algebra.indexing import add_at, take
+from ..algebra.pytree import struct
+from .factor import per_edge
 from .graph import Level, Plan
 
 

@@ -30,9 +30,10 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..pytree import replace, static, struct
+from ..algebra.indexing import take
+from ..algebra.pytree import replace, static, struct
 from .bounds import complementarity, own_scale, widened, widening
-from .factor import Blocks, Factor, add_diagonal, take
+from .factor import Blocks, Factor, add_diagonal
 from .iteration import Settings, iterated
 from .linear import factored, scaled_system, softened, solve_from, solve_symmetric
 from .lu import GeneralBlocks, factor_general, solve_general, transposed

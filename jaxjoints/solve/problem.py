@@ -16,11 +16,13 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..blocks import largest, materialize, multiply, multiply_transposed
-from ..pytree import replace, static, struct
-from ..rotation import dot
+from ..algebra.compiler import largest, materialize
+from ..algebra.dense import multiply, multiply_transposed
+from ..algebra.indexing import add_at, take
+from ..algebra.pytree import replace, static, struct
+from ..algebra.rotation import dot
 from .bounds import BoundedRows, complementarity, own_scale, widened
-from .factor import Blocks, Factor, add_at, assemble, take
+from .factor import Blocks, Factor, assemble
 from .graph import Plan
 
 # Softness that makes redundant hard rows solvable, as a share of the diagonal of A, for the

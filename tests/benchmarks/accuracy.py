@@ -3,7 +3,7 @@
     python tests/benchmarks/accuracy.py              10 000 problems
     python tests/benchmarks/accuracy.py --share 0.05 fewer
 
-Both tables are in jaxjoints/DESIGN.md. Each problem is the same in both precisions and is solved
+Both tables are in jaxjoints/README.md. Each problem is the same in both precisions and is solved
 exactly besides (`tests/reference.py`). A family is one batch, so that few programs are compiled.
 """
 

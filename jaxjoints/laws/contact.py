@@ -1,0 +1,188 @@
+"""Laws of a contact: what keeps its bodies apart, and friction along and about its directions.
+
+They act on the coordinates of a `Contact` or `ContactPoint`: 0 the gap, 1 and 2 slip along its two
+tangents, 3 and 4 rolling about these, 5 spin about the normal.
+"""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.pytree import replace, static, struct
+from ..solve.forces import Bound, zero_like
+from .law import CoordinateState, Law, check_numbers
+from .limits import Limits
+
+NORMAL, SLIP, ROLL, SPIN = 0, (1, 2), (3, 4), 5
+
+
+@struct
+class ContactLimits(Limits):
+    """`Limits(lower=0.0)` on the gap of a contact, with bounces and a surface that moves outwards.
+
+    Bodies that come at each other faster than `bounce_speed` leave with `restitution` times that
+    speed or more, in the step that would make them touch or, without `anticipate`, the step after.
+
+    bounce_speed: least speed that bounces [m/s]
+    speed: at which the surface moves outwards and pushes what touches it away [m/s], or None
+    Other fields: as in `Limits`, lower 0 and no upper
+
+    Source: ODE's manual, dSurfaceParameters (bounce, bounce_vel, motionN).
+    """
+
+    lower: Array | float | None = 0.0
+    bounce_speed: Array | float = 0.0
+    speed: Array | float | None = None
+
+    @property
+    def needs_speed(self) -> bool:
+        """See `Law`."""
+        return self.restitution is not None or (self.speed is not None and self.anticipate)
+
+    def force(self, at: CoordinateState) -> Bound:
+        """See `Law.force`."""
+        softness = self.stiffness, self.damping, self.erp, self.cfm, self.max_correction
+        when = {"engagement": self.engagement, "anticipate": self.anticipate}
+        found = Limits(self.lower, None, *softness, **when).force(at)
+        if self.restitution is None and self.speed is None:
+            return found
+        nearest = at.q - self.lower
+        if self.anticipate:
+            nearest = nearest + jnp.minimum(at.dt * at.qd, 0.0)
+        touching = nearest <= 0
+        speed = 0.0 if self.speed is None else self.speed
+        bias = jnp.where(touching, found.bias - speed, found.bias)
+        if self.restitution is not None:
+            approach = speed - at.qd
+            bounce = jnp.minimum(bias, -self.restitution * approach - speed)
+            bias = jnp.where(touching & (approach > self.bounce_speed), bounce, bias)
+        return replace(found, bias=bias)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        if self.lower is None or self.upper is not None:
+            return "keeps a gap above lower; leave upper out"
+        if self.engagement is not None and self.speed is not None:
+            return "has engagement and speed; an engaged stop follows no surface, give one"
+        if not (np.asarray(self.bounce_speed) >= 0).all():
+            return f"bounce_speed {self.bounce_speed} must be >= 0"
+        return super().check()
+
+
+@struct
+class ContactFriction(Law):
+    """Friction of a contact in one direction: up to μ |F| + f against slip, or sticking.
+
+    friction: μ [1; for rolling and spin m], F the normal force of `Newton.friction`
+    force_limit: f [N or N m], whatever the normal force, while the gap is ≤ 0 (a friction box)
+    slip: speed that the surfaces slip per unit force even where they stick [m/(s N), rad/(s N m)]
+    speed: that friction drives towards, of a moving surface such as a belt's [m/s or rad/s]
+    normal: the coordinate of the gap
+
+    Source: ODE's manual, dSurfaceParameters (mu, slip, motion, rho; pyramid and box friction).
+    """
+
+    friction: Array | float = 0.0
+    force_limit: Array | float = 0.0
+    slip: Array | float = 0.0
+    speed: Array | float = 0.0
+    coordinate: int = static(kw_only=True)
+    normal: int = static(default=NORMAL, kw_only=True)
+    kind: ClassVar[type] = Bound
+    two_sided: ClassVar[bool] = True
+    elementwise: ClassVar[bool] = True
+
+    def force(self, at: CoordinateState) -> Bound:
+        """See `Law.force`."""
+        zero = zero_like(at.q)
+        one = jnp.ones_like(zero)
+        most = jnp.where(at.gap <= 0, at.dt * self.force_limit, 0.0)
+        softness, μ = self.slip / at.dt + zero, self.friction + zero
+        bias = zero - self.speed
+        return Bound(one, bias, softness, one, zero, lower=-most, upper=most, friction=μ)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        for field in ("force_limit", "slip"):
+            if (np.asarray(getattr(self, field)) < 0).any():
+                return f"{field} {getattr(self, field)} must be >= 0"
+        return check_numbers(self, "speed")
+
+
+def contact_laws(
+    *,
+    friction: Any = 0.0,
+    friction_force: Any = 0.0,
+    rolling: Any = 0.0,
+    spinning: Any = 0.0,
+    restitution: Any = None,
+    bounce_speed: Any = 0.0,
+    stiffness: Any = None,
+    damping: Any = None,
+    erp: Any = None,
+    cfm: Any = None,
+    max_correction: Any = 10.0,
+    slip: Any = 0.0,
+    surface_speed: Any = 0.0,
+    normal_speed: Any = None,
+    anticipate: bool | None = None,
+    owner: str = "contact",
+) -> tuple[Law, ...]:
+    """The laws of a contact between two surfaces; a pair stands for the two tangents.
+
+    friction: μ, of a pyramid |Fₜ| ≤ μ Fₙ along each tangent
+    friction_force: [N], a box |Fₜ| ≤ friction_force (+ μ Fₙ) while the bodies touch
+    rolling: ρ [m], moments about the tangents up to ρ Fₙ; spinning: the same about the normal [m]
+    restitution, bounce_speed: see `ContactLimits`
+    stiffness, damping: of a soft contact [N/m, N s/m]; or erp, cfm, of a hard or soft one;
+        max_correction: largest speed at which overlap is removed [m/s]
+    slip: [m/(s N)], see `ContactFriction`
+    surface_speed: of C's surface against D's along the tangents that friction drives towards [m/s]
+    normal_speed: at which what touches is pushed away [m/s]
+    anticipate: push already in the step in which bodies would touch, so that none overlap; False
+        as in ODE. By default where there is no `friction_force`, which counts for gaps ≤ 0
+    owner: whom to name in errors
+
+    >>> [type(law).__name__ for law in contact_laws(friction=0.5)]
+    ['ContactLimits', 'ContactFriction', 'ContactFriction']
+    """
+    box = _pair(owner, "friction_force", friction_force)
+    anticipate = not any(np.any(np.asarray(x)) for x in box) if anticipate is None else anticipate
+    laws: list[Law] = [
+        ContactLimits(
+            stiffness=stiffness,
+            damping=damping,
+            erp=erp,
+            cfm=cfm,
+            max_correction=max_correction,
+            restitution=restitution,
+            bounce_speed=bounce_speed,
+            speed=normal_speed,
+            anticipate=anticipate,
+        )
+    ]
+    slips, speeds = _pair(owner, "slip", slip), _pair(owner, "surface_speed", surface_speed)
+    μ = _pair(owner, "friction", friction)
+    if any(np.any(np.asarray(x)) for x in (*μ, *box)):
+        laws += [
+            ContactFriction(*one, coordinate=at)
+            for *one, at in zip(μ, box, slips, speeds, SLIP, strict=True)
+        ]
+    moments = *_pair(owner, "rolling", rolling), spinning
+    if any(np.any(np.asarray(x)) for x in moments):
+        laws += [
+            ContactFriction(most, coordinate=at)
+            for most, at in zip(moments, (*ROLL, SPIN), strict=True)
+        ]
+    return tuple(laws)
+
+
+def _pair(owner: str, field: str, value: Any) -> tuple[Any, Any]:
+    """A number for both tangents, or one for each."""
+    if np.ndim(value) == 0:
+        return value, value
+    if np.ndim(value) != 1 or len(value) != 2:
+        raise ValueError(f"{owner}: {field} {value} must be a number, or one for each tangent")
+    return tuple(value)

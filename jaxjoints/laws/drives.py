@@ -1,0 +1,143 @@
+"""Drives: laws that move a coordinate, or add to its inertia, as motors with their controllers do.
+
+What a drive aims at is a leaf of its own, or, where `Control.target` and `Control.target_speed` say
+so, comes from there at each step. Units follow the coordinate as in `laws`.
+"""
+
+from types import MappingProxyType
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..algebra.pytree import static, struct
+from ..solve.forces import Bound, Linear, zero_like
+from .law import CoordinateState, Law, check_numbers
+from .softness import spring_softness
+
+
+@struct
+class Motor(Law):
+    """Drives a coordinate at a speed with a bounded effort: N v⁺ = speed, or the bound is reached.
+
+    At a stop it pushes with all its effort (in ODE too, from outside the joint), and where another
+    law or a lock holds the coordinate against it.
+
+    speed: target, `Control.target_speed` in its place where given [m/s or rad/s]
+    effort: largest force [N or N m]; cfm: how much the speed gives way to force, as in ODE
+    """
+
+    speed: Array | float
+    effort: Array | float
+    cfm: Array | float = 0.0
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Bound
+    two_sided: ClassVar[bool] = True
+    elementwise: ClassVar[bool] = True
+    aims: ClassVar = MappingProxyType({"target_speed": "speed"})
+
+    def force(self, at: CoordinateState) -> Bound:
+        """See `Law.force`."""
+        speed = self.speed if at.target_speed is None else at.target_speed
+        return _bounded(at, -speed, self.cfm / at.dt, self.effort)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return check_numbers(self, "speed")
+
+
+@struct
+class Servo(Law):
+    """Effort k (target - q⁺) + d (target_speed - q̇⁺) with q⁺, q̇⁺ at the end of the step: implicit
+    PD control, stable at any gains and step.
+
+    stiffness: k [N/m or N m/rad]; damping: d [N s/m or N m s/rad]
+    effort: largest force [N or N m], None for any
+    target: [m or rad], target_speed: [m/s or rad/s], both at the end of the step; those of the
+        `Control` in their place where given
+    """
+
+    stiffness: Array | float
+    damping: Array | float
+    effort: Array | float | None = None
+    target: Array | float = 0.0
+    target_speed: Array | float = 0.0
+    coordinate: int = static(default=0, kw_only=True)
+    elementwise: ClassVar[bool] = True
+    aims: ClassVar = MappingProxyType({"target": "target", "target_speed": "target_speed"})
+
+    @property
+    def kind(self) -> type:
+        """See `Law`."""
+        return Linear if self.effort is None else Bound
+
+    @property
+    def two_sided(self) -> bool:
+        """See `Law`."""
+        return self.effort is not None
+
+    def force(self, at: CoordinateState) -> Linear | Bound:
+        """See `Law.force`."""
+        target = self.target if at.target is None else at.target
+        speed = self.target_speed if at.target_speed is None else at.target_speed
+        dt = at.dt
+        if self.effort is None:
+            total = dt * (dt * self.stiffness + self.damping)
+            impulse = dt * (self.stiffness * (target - at.q) + self.damping * speed)
+            return Linear(total + zero_like(at.q), impulse + zero_like(at.q))
+        erp, cfm = spring_softness(self.stiffness, self.damping, dt)
+        bias = erp * (at.q - target) / dt - (1 - erp) * speed
+        return _bounded(at, bias, cfm / dt, self.effort)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return check_numbers(self, "target", "target_speed")
+
+
+@struct
+class Armature(Law):
+    """Inertia of what turns or slides with a coordinate and is no body, such as a rotor behind a
+    gear: effort -inertia q̈, q̈ the change of the coordinate's speed over the step.
+
+    inertia: [kg or kg m²]; of a rotor, times the square of the gear's ratio
+    """
+
+    inertia: Array | float
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Linear
+    needs_speed: ClassVar[bool] = True
+    elementwise: ClassVar[bool] = True
+
+    def force(self, at: CoordinateState) -> Linear:
+        """See `Law.force`."""
+        return Linear(self.inertia + zero_like(at.q), self.inertia * at.qd)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return check_numbers(self)
+
+
+@struct
+class Effort(Law):
+    """A constant force along a coordinate [N or N m]; `Control.effort` adds one that varies."""
+
+    effort: Array | float
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Linear
+    elementwise: ClassVar[bool] = True
+
+    def force(self, at: CoordinateState) -> Linear:
+        """See `Law.force`."""
+        zero = zero_like(at.q)
+        return Linear(zero, at.dt * self.effort + zero)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return check_numbers(self, "effort")
+
+
+def _bounded(at: CoordinateState, bias: Array, compliance: Array, effort: Array) -> Bound:
+    """N v⁺ + bias + compliance λ = 0 by a force of at most ±effort."""
+    zero = zero_like(at.q)
+    one, most = jnp.ones_like(at.q), at.dt * effort + zero
+    return Bound(one, bias + zero, compliance + zero, one, zero, lower=-most, upper=most)

@@ -1,0 +1,62 @@
+"""Friction along a coordinate."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..algebra.pytree import static, struct
+from ..solve.forces import Bound, zero_like
+from .law import CoordinateState, Law, check_numbers
+
+
+@struct
+class DryFriction(Law):
+    """Dry (Coulomb) friction: up to `friction` [N or N m] against the motion, or sticking."""
+
+    friction: Array | float
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Bound
+    two_sided: ClassVar[bool] = True
+    elementwise: ClassVar[bool] = True
+
+    def force(self, at: CoordinateState) -> Bound:
+        """See `Law.force`."""
+        zero = zero_like(at.q)
+        most = at.dt * self.friction + zero
+        one = jnp.ones_like(zero)
+        return Bound(one, zero, zero, one, zero, lower=-most, upper=most)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return check_numbers(self)
+
+
+@struct
+class CoulombFriction(Law):
+    """Coulomb friction: up to μ |F| against the motion, F the force by laws along `normal`.
+
+    For a foot on the ground: `normal` is the height, on which `Limits(lower=0.0)` acts, and each
+    tangent has a friction of its own (a pyramid). See `Newton.friction` for the force that counts.
+
+    friction: μ [1, or m where the friction is a moment and F a force]
+    normal: another coordinate of the joint, with laws that do not hold it
+    """
+
+    friction: Array | float
+    coordinate: int = static(default=0, kw_only=True)
+    normal: int = static(kw_only=True)
+    kind: ClassVar[type] = Bound
+    two_sided: ClassVar[bool] = True
+    elementwise: ClassVar[bool] = True
+
+    def force(self, at: CoordinateState) -> Bound:
+        """See `Law.force`."""
+        zero = zero_like(at.q)
+        one = jnp.ones_like(zero)
+        μ = self.friction + zero
+        return Bound(one, zero, zero, one, zero, lower=zero, upper=zero, friction=μ)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return check_numbers(self)

@@ -1,0 +1,108 @@
+"""Laws: forces along one coordinate of a joint, as limits, damping, friction.
+
+A law is a frozen record whose leaves are its parameters. It is a pure function of one coordinate's
+motion; the forces of all laws on one coordinate add up in one row of the solver, so any number of
+them combine. Units follow the coordinate: [m, N, N/m, N s/m] or [rad, N m, N m/rad, N m s/rad].
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.pytree import struct
+from ..solve.forces import Bound, Hard, Latch, Linear
+from .engagement import Engagement
+
+
+@struct
+class CoordinateState:
+    """What a law knows of its coordinate, scalars.
+
+    q: value at the start of the step [m or rad]; dt: length of the step [s]
+    qd: speed at the start of the step [m/s or rad/s], None unless the law `needs_speed`
+    target, target_speed: value and speed at the end of the step that the control asks for, None
+        where it asks for nothing
+    gap: value of the law's `normal` coordinate, None for a law without
+    engaged: E of the law's `engagement`, None for a law without
+    """
+
+    q: Array
+    dt: Array
+    qd: Array | None = None
+    target: Array | None = None
+    target_speed: Array | None = None
+    gap: Array | None = None
+    engaged: Array | None = None
+
+
+class Law:
+    """Base of all laws.
+
+    coordinate: which coordinate of the joint the law acts on (static)
+    elementwise: `force` takes trailing batch axes as they are
+    kind: the type of row that `force` returns: `Linear`, `Hard`, `Latch` or `Bound`
+    needs_speed: `force` reads the speed at the start of the step
+    two_sided: a `Bound` with lower and upper
+    normal: the coordinate of the joint whose force by laws a `Bound` with friction follows, or None
+    aims: fields that "target" and "target_speed" of a `Control` take the place of
+    engagement: what decides after each step whether a one-sided `Bound` acts in the next, or None
+    """
+
+    coordinate: int
+    kind: ClassVar[type]
+    needs_speed: ClassVar[bool] = False
+    two_sided: ClassVar[bool] = False
+    normal: int | None = None
+    engagement: Engagement | None = None
+    elementwise: ClassVar[bool] = False
+    aims: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    def force(self, at: CoordinateState) -> Linear | Hard | Latch | Bound:
+        """The row for one coordinate of a joint that moves as given."""
+        raise NotImplementedError
+
+    @property
+    def holds(self) -> bool:
+        """Whether the law keeps a coordinate where it may be, rather than pushing it (static)."""
+        return self.kind is Hard or (self.kind is Bound and not self.two_sided)
+
+    def energy(self, q: Array) -> Array:
+        """Energy [J] that the law stores at a coordinate q, a scalar; 0 unless it is a spring."""
+        return jnp.zeros_like(q)
+
+    def check(self) -> str | None:
+        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+        return None
+
+
+def check_numbers(law: Law, *signed: str) -> str | None:
+    """The first field that is NaN, or out of its range, as a sentence.
+
+    signed: fields of any sign; that of other fields is asked for where a joint is declared
+    """
+    for name, value in vars(law).items():
+        if name in ("coordinate", "normal", "engagement"):
+            continue
+        if value is None or isinstance(value, bool):
+            continue
+        numbers = np.asarray(value, float)
+        if np.isnan(numbers).any():
+            hint = "; leave an absent side out (None)" if name in ("lower", "upper") else ""
+            return f"{name} {value} must be a number{hint}"
+        if name in ("lower", "upper"):
+            continue
+        if not np.isfinite(numbers).all():
+            return f"{name} {value} must be finite"
+        if name in signed:
+            continue
+        if name in ("erp", "restitution") and ((numbers < 0) | (numbers > 1)).any():
+            return f"{name} {value} must lie in [0, 1]"
+        if name == "engaged" and not np.isin(numbers, (0, 1)).all():
+            return f"engaged {value} must be 0 or 1"
+        if name in ("cfm", "effort") and (numbers < 0).any():
+            return f"{name} {value} must be >= 0"
+    return None

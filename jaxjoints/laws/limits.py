@@ -1,0 +1,225 @@
+"""Limits: stops, smooth limit forces and locks."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.pytree import static, struct
+from ..solve.forces import Bound, Hard, Latch, Linear, zero_like
+from .engagement import Engagement
+from .law import CoordinateState, Law, check_numbers
+from .softness import spring_softness
+
+
+@struct
+class Limits(Law):
+    """A coordinate kept within lower ≤ q ≤ upper by a one-sided force at the nearer bound.
+
+    Soft with `stiffness` and `damping`: past the bound, the implicit Euler step of that spring and
+    damper, the force never pulling. Otherwise hard, or as soft as ODE's `erp` and `cfm` say.
+
+    With a `restitution` e, a coordinate that runs at a hard bound with speed v leaves it with e v
+    or more, in the step that would pass the bound or, without `anticipate`, the step after it. The
+    larger of that and of what moves a violation out counts, never their sum. Free flight and
+    bounces with e = 1 keep their height; with e < 1 the height of a bounce is off by up to the way
+    that one step goes. Without `anticipate`, as in ODE, what moves a violation out throws with up
+    to erp v too.
+
+    lower, upper: bounds; None (or ∓inf at build) for an absent side; equal bounds make a `Lock`
+    stiffness: [N/m or N m/rad]; damping: [N s/m or N m s/rad]
+    erp: share of the violation that one step removes; cfm: velocity per unit force
+    max_correction: largest speed at which a hard stop moves a violation out [m/s or rad/s], or None
+    restitution: e in [0, 1], or None: without it the step that would pass a bound ends on it
+    engagement: an `Engagement`: the stop acts while that says so, and what `erp` and projections
+        correct is the violation beyond its tolerance; `anticipate` then has no effect. Or None
+    anticipate: True: the stop acts in the step that would pass it; False: only once it has been
+        passed at the start of a step, as in ODE
+    """
+
+    lower: Array | float | None = None
+    upper: Array | float | None = None
+    stiffness: Array | float | None = None
+    damping: Array | float | None = None
+    erp: Array | float | None = None
+    cfm: Array | float | None = None
+    max_correction: Array | float | None = 10.0
+    restitution: Array | float | None = None
+    engagement: Engagement | None = None
+    coordinate: int = static(default=0, kw_only=True)
+    anticipate: bool = static(default=True, kw_only=True)
+    kind: ClassVar[type] = Bound
+    elementwise: ClassVar[bool] = True
+
+    @property
+    def needs_speed(self) -> bool:
+        """See `Law`."""
+        return self.restitution is not None
+
+    @property
+    def holds(self) -> bool:
+        """See `Law.holds`: a soft stop is a spring."""
+        return self.stiffness is None
+
+    def force(self, at: CoordinateState) -> Bound:
+        """See `Law.force`."""
+        q, dt = at.q, at.dt
+        if self.upper is None:
+            gap, sign = q - self.lower, jnp.ones_like(q)
+        elif self.lower is None:
+            gap, sign = self.upper - q, -jnp.ones_like(q)
+        else:
+            below = q - self.lower < self.upper - q
+            gap = jnp.where(below, q - self.lower, self.upper - q)
+            sign = jnp.where(below, jnp.ones_like(q), -jnp.ones_like(q))
+        soft = self.stiffness is not None
+        if soft:
+            erp, cfm = spring_softness(self.stiffness, self.damping, dt)
+        else:
+            erp, cfm = self.erp, self.cfm
+        tolerance = 0.0 if self.engagement is None else self.engagement.tolerance
+        inside, outside = jnp.maximum(gap, 0.0), jnp.minimum(gap + tolerance, 0.0)
+        correction = erp * outside / dt
+        if not soft and self.max_correction is not None:
+            correction = jnp.maximum(correction, -self.max_correction)
+        if self.engagement is not None:
+            present, bias = jnp.abs(at.engaged), correction
+            sign = jnp.where(at.engaged == 0, sign, at.engaged)
+        elif self.anticipate:
+            present, bias = jnp.ones_like(q), correction + inside / dt
+        else:
+            present, bias = (gap <= 0).astype(q.dtype), correction
+        if self.restitution is not None:
+            approach = jnp.minimum(sign * at.qd, 0.0)
+            hits = gap + dt * approach <= 0 if self.anticipate else gap <= 0
+            bounce = jnp.minimum(bias, self.restitution * approach)
+            bias = jnp.where(hits & (approach < 0), bounce, bias)
+        violation = zero_like(q) if soft else outside
+        return Bound(sign, bias, cfm / dt + zero_like(q), present, violation)
+
+    def energy(self, q: Array) -> Array:
+        """See `Law.energy`: ½ k times the square of the way past a soft bound."""
+        if self.stiffness is None:
+            return jnp.zeros_like(q)
+        below = 0.0 if self.lower is None else jnp.maximum(self.lower - q, 0.0)
+        above = 0.0 if self.upper is None else jnp.maximum(q - self.upper, 0.0)
+        return 0.5 * self.stiffness * (below + above) ** 2
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        problem = check_numbers(self, "max_correction")
+        if problem:
+            return problem
+        if self.lower is None and self.upper is None:
+            return "has neither lower nor upper; give at least one bound"
+        soft = self.stiffness is not None or self.damping is not None
+        if soft and (self.erp is not None or self.cfm is not None):
+            return "has both stiffness/damping and erp/cfm; give one pair"
+        if self.engagement is not None:
+            if not isinstance(self.engagement, Engagement):
+                return f"engagement {self.engagement} must be an Engagement, or None"
+            if self.restitution is not None:
+                return "has engagement and restitution; an engaged stop does not bounce, give one"
+            problem = self.engagement.check()
+            if problem:
+                return problem
+        if soft and self.restitution is not None:
+            return "has stiffness/damping and restitution; a soft stop bounces by its damping"
+        if soft and not (_value(self.stiffness) + _value(self.damping)) > 0:
+            return "stiffness and damping are both 0; a soft stop needs one of them"
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            return f"lower {self.lower} must not be above upper {self.upper}"
+        return None
+
+
+@struct
+class LimitForce(Law):
+    """ArtiSynth's smooth limit: past a bound by x, a force f(x) + s(x) d q̇ towards it.
+
+        f = k x² / (2 τ), s = √(x/τ)   for x < τ;      f = k (x - τ/2), s = 1   beyond
+
+    Linearized about the start of the step, f + h f′(x) q̇⁺ + s d q̇⁺, an implicit step to first
+    order. It acts once the bound is passed, and its damper pulls a coordinate that moves back, as
+    ArtiSynth's; `Limits` with stiffness and damping does neither.
+
+    lower, upper: bounds, None for an absent side; give two laws for sides that differ
+    stiffness: k [N/m or N m/rad]; damping: d [N s/m or N m s/rad]
+    transition: τ, over which force and damping come in [m or rad]
+
+    Source: ArtiSynth JointLimitForce.
+    """
+
+    lower: Array | float | None = None
+    upper: Array | float | None = None
+    stiffness: Array | float = 0.0
+    damping: Array | float = 0.0
+    transition: Array | float = 0.0
+    coordinate: int = static(default=0, kw_only=True)
+    kind: ClassVar[type] = Linear
+    elementwise: ClassVar[bool] = True
+
+    def force(self, at: CoordinateState) -> Linear:
+        """See `Law.force`."""
+        q, dt = at.q, at.dt
+        above = jnp.zeros_like(q) if self.upper is None else jnp.maximum(q - self.upper, 0.0)
+        below = jnp.zeros_like(q) if self.lower is None else jnp.maximum(self.lower - q, 0.0)
+        x, τ = above + below, self.transition
+        past, inside = x > 0, (x > 0) & (x < τ)
+        # Protects the divisions from τ = 0 and the root from x = 0, where nothing comes in.
+        share = jnp.where(inside, x, 1.0) / jnp.where(inside, τ, 1.0)
+        force = self.stiffness * jnp.where(inside, share * x / 2, x - jnp.where(past, τ / 2, 0.0))
+        slope = self.stiffness * jnp.where(past, share, 0.0)
+        damping = self.damping * jnp.where(past, jnp.sqrt(share), 0.0)
+        away = jnp.where(above > 0, 1.0, -1.0)
+        return Linear(dt * (dt * slope + damping), -dt * away * force)
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        bounds = [x for x in (self.lower, self.upper) if x is not None]
+        if not bounds or not np.isfinite(np.concatenate([np.ravel(x) for x in bounds])).all():
+            return f"lower {self.lower} and upper {self.upper} must be numbers; one may be None"
+        if len(bounds) == 2 and np.any(np.asarray(self.lower) > np.asarray(self.upper)):
+            return f"lower {self.lower} must not be above upper {self.upper}"
+        if np.any(np.asarray(self.transition) < 0):
+            return f"transition {self.transition} must be >= 0"
+        return check_numbers(self)
+
+
+@struct
+class Lock(Law):
+    """A coordinate held on `value`: hard, or soft as `Limits` says.
+
+    A lock that is always engaged leaves the other laws of its coordinate without effect.
+
+    value: [m or rad], erp, cfm: how what is off it is closed, and how much force moves it
+    engaged: 1 holds, 0 lets go, one number for each environment, to be changed at any step: an
+        opened lock is no force at all. None: always engaged, for less work in each step
+    """
+
+    value: Array | float
+    erp: Array | float = 0.2
+    cfm: Array | float = 0.0
+    engaged: Array | float | None = None
+    coordinate: int = static(default=0, kw_only=True)
+    elementwise: ClassVar[bool] = True
+
+    @property
+    def kind(self) -> type:
+        """See `Law`."""
+        return Hard if self.engaged is None else Latch
+
+    def force(self, at: CoordinateState) -> Hard | Latch:
+        """See `Law.force`."""
+        q, dt = at.q, at.dt
+        error = q - self.value
+        held = self.erp * error / dt, self.cfm / dt + zero_like(q), error
+        return Hard(*held) if self.engaged is None else Latch(*held, self.engaged + zero_like(q))
+
+    def check(self) -> str | None:
+        """See `Law.check`."""
+        return check_numbers(self, "value")
+
+
+def _value(x) -> float:
+    return 0.0 if x is None else float(np.max(np.asarray(x)))

@@ -1,0 +1,106 @@
+"""State, Control and Info: where bodies are, what acts on them, what a step did.
+
+Components lead, then bodies or joints, and batch axes trail.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..algebra.pytree import struct
+
+
+@struct
+class State:
+    """Where the bodies are and how they move, in world axes.
+
+    position: of the centres of mass [m], shape (3, bodies, *batch)
+    quaternion: body axes to world axes, unit, w first, shape (4, bodies, *batch)
+    velocity: of the centres of mass [m/s]; omega: angular [rad/s], shape (3, bodies, *batch)
+    time: [s], shape (*batch)
+    q: last known coordinates, from which those that wind are continued, shape (coordinates, *batch)
+    impulse: the last step's impulses, where the next solve starts (never differentiated)
+    engagement: of limits with an `Engagement`, E times the number of steps since they engaged, in
+        the order of q and then of the transmissions' values, shape (coordinates + values, *batch),
+        or (0, *batch) where no limit has one (never differentiated)
+    """
+
+    position: Array
+    quaternion: Array
+    velocity: Array
+    omega: Array
+    time: Array
+    q: Array
+    impulse: Array
+    engagement: Array
+
+
+STATE_RANKS = State(2, 2, 2, 2, 0, 1, 1, 1)
+
+
+@struct
+class Control:
+    """What acts on the system from outside during a step; None for what is absent.
+
+    effort: force or moment along each coordinate [N or N m], shape (coordinates, *batch); no more
+        acts than a joint's `max_effort`
+    wrench: force and moment at each centre of mass, world axes, shape (6, bodies, *batch)
+    target, target_speed: values [m or rad] and speeds that laws such as motors bring the
+        coordinates to by the end of the step, shape (coordinates, *batch); without them, laws
+        follow what they were built with
+    twist: velocity of each body of prescribed motion, at its centre of mass, world axes, shape
+        (6, prescribed bodies, *batch); without it they keep the velocity of the state
+    """
+
+    effort: Array | None = None
+    wrench: Array | None = None
+    twist: Array | None = None
+    target: Array | None = None
+    target_speed: Array | None = None
+
+
+CONTROL_RANKS = {"effort": 1, "wrench": 2, "twist": 2, "target": 1, "target_speed": 1}
+
+
+@struct
+class Info:
+    """What a step did, per environment.
+
+    ok: everything is finite and the solve reached rounding, shape (*batch)
+    cause: why the environment stands still or its step is of no use, a `Cause`, int32 (*batch);
+        where it stands still the rest is 0
+    effort: of the control along each coordinate, as it acted, shape (coordinates, *batch)
+    dt: length of the step [s], shape (*batch)
+    residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
+    error: largest bilateral error at the start of the step [m or rad], shape (*batch)
+    q, qd: coordinates at the start of the step, their speeds at its end, (coordinates, *batch)
+    wrench: what each joint's rows did to its child: mean wrench during the step at C in C axes
+        [N, N m], its bilateral and law rows together, shape (6, joints, *batch)
+    law_force: mean force of the laws on each coordinate, shape (coordinates, *batch)
+    transmission_force: mean force along each value of the transmissions (`System.value`), shape
+        (values, *batch)
+    """
+
+    ok: Array
+    residual: Array
+    error: Array
+    q: Array
+    qd: Array
+    wrench: Array
+    law_force: Array
+    transmission_force: Array
+    cause: Array | None = None
+    effort: Array | None = None
+    dt: Array | None = None
+
+
+def control_ranks(control: Control) -> list[int]:
+    """Declared ranks of the leaves of a control."""
+    return [r for name, r in CONTROL_RANKS.items() if getattr(control, name) is not None]
+
+
+def replicate(state: State, *batch: int) -> State:
+    """A state repeated over batch axes: `replicate(state, 4096)`."""
+    return jax.tree.map(
+        lambda x: jnp.broadcast_to(x.reshape(x.shape + (1,) * len(batch)), x.shape + batch), state
+    )

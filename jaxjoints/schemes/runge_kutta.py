@@ -1,0 +1,260 @@
+"""Runge & Kutta's method of fourth order on the accelerations that joints leave to bodies."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..algebra.pytree import replace, static, struct
+from ..algebra.spatial import cross, matvec, quat_multiply, quat_rotate, quat_rotate_inverse
+from ..assembly.constraints import effort_impulse
+from ..assembly.layout import layout
+from ..assembly.stages import check_laws, elements, velocity_problem
+from ..laws.law import Law
+from ..model.external import external_wrench
+from ..model.kinematics import (
+    Mechanism,
+    body_twists,
+    gather_coordinates,
+    joint_places,
+    prepare,
+    with_unit_quaternions,
+    with_world,
+)
+from ..model.state import Control, Info, State
+from ..model.system import System
+from ..solve.forces import Bound, Latch, Linear
+from ..solve.problem import RowSolution, Solver, body_velocities, coordinate_rows, speeds
+from .free_motion import free_twists, moving_bodies
+from .projection import projected
+from .scheme import NEWTON, step_info
+
+# How far along the last rate each stage looks, and its weight, in shares of the step.
+STAGES = ((0.0, 1 / 6), (0.5, 1 / 3), (0.5, 1 / 3), (1.0, 1 / 6))
+# Largest h² k / m of a spring and h d / m of a damper at which it is stable: (2 √2)², 2.785.
+STABLE = (8.0, 2.785)
+# Steps of the power method that estimates them.
+POWERS = 12
+
+
+@struct
+class RungeKutta:
+    """RK4 on constrained accelerations, then positions and velocities back on the joints' surfaces.
+
+    Of fourth order, for smooth motion: laws are linear or locks, which hold whatever their cfm, and
+    joints have no cfm. Springs and dampers are explicit, stable for h² k < 8 m and h d < 2.8 m. The
+    accelerations solve
+
+        A λ = -(G a + Ġ v),    a = M⁻¹ f,    v̇ = a + M⁻¹ Gᵀ λ,
+
+    and at the end each projection leaves the square of the error. Control is held over the step.
+
+    solver: what finds the forces
+    projections: of positions after a step, each with a factor of its own; velocities follow
+    """
+
+    solver: Solver = NEWTON
+    projections: int = static(default=1)
+
+    def advance(
+        self, mechanism: Mechanism, state: State, control: Control, dt: Array
+    ) -> tuple[State, Info]:
+        """See `Scheme.advance`."""
+        _check(mechanism.system)
+        plan = layout(mechanism.system)
+        places = joint_places(mechanism, state)
+        q = gather_coordinates(mechanism, [place.rows.q for place in places], state)
+        start = replace(state, q=q)
+        prescribed = free_twists(mechanism, start, control, jnp.zeros_like(dt))[:, :-1]
+        start = _with_twists(start, start, prescribed - body_twists(start))
+        shares = jnp.asarray(STAGES, dt.dtype)
+
+        def stage(carry, share):
+            last, total, force, left = carry
+            look, weight = share
+            at = with_unit_quaternions(_plus(start, last, look * dt))
+            rate, solution = self._rate(mechanism, at, control)
+            total = jax.tree.map(lambda x, y: x + weight * y, total, rate)
+            if solution is not None:
+                force = force + weight * solution.impulse
+                left = jax.tree.map(jnp.maximum, left, (solution.residual, solution.size))
+            return (rate, total, force, left), None
+
+        none = jax.tree.map(jnp.zeros_like, start)
+        zero = jnp.zeros_like(state.time)
+        force = zero
+        if plan.structure is not None:
+            nodes = plan.structure.rows, plan.structure.nodes
+            force = jnp.zeros((*nodes, *zero.shape), zero.dtype)
+        begin = none, none, force, (zero, zero)
+        (_, total, force, left), _ = jax.lax.scan(stage, begin, shares)
+        new = with_unit_quaternions(_plus(start, total, dt))
+        solution = None
+        if plan.structure is not None:
+            solution = RowSolution(dt * force, (), *left)
+            for _ in range(self.projections):
+                new = projected(mechanism, new)
+            new = self._following(mechanism, new)
+        return new, step_info(mechanism, places, solution, body_twists(new), new, q, dt)
+
+    def examine(self, system: System, state: State, dt: Array) -> None:
+        """Warns of springs and dampers too stiff for steps of dt [s] from a state, by the largest
+        eigenvalues of h² k / m and h d / m, m the masses that the joints leave to the coordinates.
+        """
+        _check(system)
+        if not any(law.kind is Linear for _, group in elements(system) for law in group.laws):
+            return
+        for found, bound, what in zip(
+            _stiffness(system, state, dt, self.solver), STABLE, ("springs", "dampers"), strict=True
+        ):
+            if (worst := float(jnp.max(found))) > bound:
+                least = float(dt) * (bound / worst) ** (0.5 if what == "springs" else 1.0)
+                warnings.warn(
+                    f"RungeKutta: {what} are too stiff for dt {float(dt):.3g}, which is explicit: "
+                    f"take steps below {least:.2g} s, or Rattle or SemiImplicitEuler",
+                    stacklevel=3,
+                )
+
+    def _rate(
+        self, mechanism: Mechanism, state: State, control: Control
+    ) -> tuple[State, RowSolution | None]:
+        """How a state changes in time, and the forces of the rows."""
+        free = _free_rate(mechanism, state, control)
+        if layout(mechanism.system).structure is None:
+            return free, None
+        now = jnp.zeros((), state.time.dtype)
+
+        def rows(state, force_time):
+            twist = with_world(body_twists(state))
+            places = joint_places(mechanism, state)
+            problem = velocity_problem(mechanism, places, twist, force_time, control, soft=0.0)
+            return (problem.rate, problem.stiffness, problem.impulse), problem
+
+        # The rows' speeds change at the rate G a + Ġ v; what linear laws give in a time from now on
+        # grows at the rate of their forces.
+        moving = (state, now), (free, jnp.ones_like(now))
+        (speed, *_), change, problem = jax.jvp(rows, *moving, has_aux=True)
+        rate, damping, push = change
+        problem = replace(
+            problem,
+            rate=rate,
+            stiffness=jnp.zeros_like(damping),
+            impulse=push - damping * coordinate_rows(problem, speed),
+        )
+        solution = self.solver.solve(problem)
+        return _with_twists(state, free, body_velocities(problem, solution.impulse)), solution
+
+    def _following(self, mechanism: Mechanism, state: State) -> State:
+        """State with velocities that its rows allow, by the least M-weighted change."""
+        places = joint_places(mechanism, state)
+        twist = with_world(body_twists(state))
+        now = jnp.zeros((), twist.dtype)
+        problem = velocity_problem(mechanism, places, twist, now, Control(), soft=0.0)
+        impulse = self.solver.solve(problem).impulse
+        state = replace(
+            state, q=gather_coordinates(mechanism, [place.rows.q for place in places], state)
+        )
+        return _with_twists(state, state, body_velocities(problem, impulse))
+
+
+@jax.jit
+def _stiffness(system: System, state: State, dt: Array, solver: Solver) -> tuple[Array, Array]:
+    """Largest eigenvalues of h² k / m and h d / m of the linear laws, shape (*batch)."""
+    axes = state.time.ndim
+    mechanism = prepare(system, axes, layout(system).orders)
+    state = with_unit_quaternions(state)
+    places = joint_places(mechanism, state)
+    still = jnp.zeros_like(with_world(body_twists(state)))
+
+    def rows(time):
+        return velocity_problem(mechanism, places, still, time, Control(), soft=0.0)
+
+    # Linear laws give k h² + d h in a step of h.
+    problem = rows(dt)
+    whole, half = problem.stiffness, rows(dt / 2).stiffness
+    free = replace(
+        problem, rate=jnp.zeros_like(problem.rate), stiffness=jnp.zeros_like(problem.stiffness)
+    )
+
+    def largest_eigenvalue(weight):
+        root = jnp.sqrt(jnp.maximum(weight, 0.0))
+
+        def better(y, _):
+            pushed = replace(free, impulse=root * y)
+            u = coordinate_rows(free, speeds(free, solver.solve(pushed).impulse))
+            y = root * u
+            size = jnp.sqrt(jnp.sum(y * y, axis=0))
+            return y / jnp.maximum(size, jnp.finfo(size.dtype).tiny), size
+
+        uneven = jnp.linspace(1.0, 1.5, len(root), dtype=root.dtype)
+        begin = root * uneven.reshape(-1, *(1,) * axes)
+        return jax.lax.scan(better, begin + 0 * free.impulse, None, length=POWERS)[1][-1]
+
+    return largest_eigenvalue(2 * whole - 4 * half), largest_eigenvalue(4 * half - whole)
+
+
+def _free_rate(mechanism: Mechanism, state: State, control: Control) -> State:
+    """How a state changes in time without the forces of rows."""
+    system = mechanism.system
+    q, omega = state.quaternion, state.omega
+    inverse = mechanism.inverse_inertia[:, :, :-1]
+    own = quat_rotate_inverse(q, omega)
+    torque = cross(matvec(system.inertia, own), own)
+    pull = jnp.broadcast_to(system.gravity[:, None], omega.shape)
+    wrench = external_wrench(mechanism, state, control, jnp.zeros((), omega.dtype))
+    if wrench is not None:
+        pull = pull + mechanism.inverse_mass[None, :-1] * wrench[:3]
+        torque = torque + quat_rotate_inverse(q, wrench[3:])
+    moving = moving_bodies(mechanism, state)
+    turn = jnp.concatenate([jnp.zeros_like(omega[:1]), omega])
+    rate = replace(
+        state,
+        position=state.velocity,
+        quaternion=0.5 * quat_multiply(turn, q),
+        velocity=jnp.where(moving, pull, 0.0),
+        omega=quat_rotate(q, matvec(inverse, torque)),
+        time=jnp.ones_like(state.time),
+        q=jnp.zeros_like(state.q),
+        impulse=jnp.zeros_like(state.impulse),
+    )
+    if control.effort is None:
+        return rate
+    places = joint_places(mechanism, state)
+    one = jnp.ones((), omega.dtype)
+    change = effort_impulse(mechanism, places, control.effort, one)[:, :-1]
+    return _with_twists(state, rate, change)
+
+
+def _with_twists(state: State, rate: State, change: Array) -> State:
+    """A rate, or a state, with twists (6, bodies, *batch) in body axes of the state added."""
+    q = state.quaternion
+    return replace(
+        rate,
+        velocity=rate.velocity + quat_rotate(q, change[:3]),
+        omega=rate.omega + quat_rotate(q, change[3:]),
+    )
+
+
+def _plus(state: State, rate: State, time: Array) -> State:
+    return jax.tree.map(lambda x, y: x + time * y, state, rate)
+
+
+def _check(system: System) -> None:
+    """ValueError for what is not smooth."""
+
+    def refused(law: Law) -> bool:
+        return law.kind in (Bound, Latch) or law.needs_speed
+
+    check_laws("RungeKutta", system, refused, "use Rattle or SemiImplicitEuler")
+    for name, group in elements(system):
+        if not group.rigid:
+            raise ValueError(
+                f"RungeKutta: {name} is softened by cfm, a spring that depends on the "
+                "time step; give it a SpringDamper, or use Rattle or SemiImplicitEuler"
+            )
+        if getattr(getattr(group, "coupling", None), "acceleration_rows", 0):
+            raise ValueError(
+                f"RungeKutta: {name} has rows at acceleration level; "
+                "use SemiImplicitEuler or Rattle, or write them at velocity level"
+            )

@@ -1,0 +1,148 @@
+"""Time stepping: from the state at the start of a step to the state at its end."""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..algebra.compiler import materialize
+from ..algebra.pytree import replace, static, struct
+from ..algebra.spatial import (
+    matvec,
+    quat_from_rotation_vector,
+    quat_integrate_linearized,
+    quat_multiply,
+    quat_normalize,
+    quat_rotate,
+    quat_rotate_inverse,
+)
+from ..assembly.constraints import effort_impulse, flat_impulses, row_problem, start_impulses
+from ..assembly.layout import layout
+from ..assembly.node_rows import engagements
+from ..assembly.stages import velocity_problem
+from ..model.kinematics import (
+    Mechanism,
+    body_twists,
+    gather_coordinates,
+    joint_places,
+    quaternion_components,
+    with_world,
+)
+from ..model.state import Control, Info, State
+from ..solve.problem import Solver, body_velocities
+from .free_motion import free_twists, moving_bodies
+from .projection import projected
+from .scheme import NEWTON, step_info
+
+
+@struct
+class SemiImplicitEuler:
+    """Semi-implicit Euler with ERP, ODE's scheme: new velocities, then positions from them.
+
+    solver: what finds the impulses; `Newton(smoothing=ν)` lets gradients feel bounds
+    projections: steps that move positions back on the joints' surfaces after each step, along the
+        rows of its start, whose factor they share: each leaves about h ω of the error, ω the speed
+        at which bodies turn
+    gyroscopic: "transport" carries angular momentum along, conserving it to rounding; "implicit" is
+        ODE's term, "explicit" the plain one, both of first order; "none" leaves it out
+    rotation: "exponential" turns bodies by exp(h ω); "linearized" is ODE's update
+    curvature: rows turn along in the step, G v⁺ + h Ġ v = 0, as in ArtiSynth; else G v⁺ = 0
+    """
+
+    solver: Solver = NEWTON
+    projections: int = static(default=0)
+    gyroscopic: Literal["transport", "implicit", "explicit", "none"] = static(default="transport")
+    rotation: Literal["exponential", "linearized"] = static(default="exponential")
+    curvature: bool = static(default=False)
+
+    def advance(
+        self, mechanism: Mechanism, state: State, control: Control, dt: Array
+    ) -> tuple[State, Info]:
+        """See `Scheme.advance`."""
+        places = joint_places(mechanism, state, transport=self.gyroscopic == "transport")
+        free = free_twists(mechanism, state, control, dt, gyroscopic=self.gyroscopic)
+        if control.effort is not None:
+            free = free + effort_impulse(mechanism, places, control.effort, dt)
+        plan = layout(mechanism.system)
+        solution = None
+        twist = free[:, :-1]
+        if plan.structure is not None:
+            before = with_world(body_twists(state))
+            problem = row_problem(
+                mechanism, places, free, dt, control, before, engagement=state.engagement
+            )
+            if self.curvature:
+                problem = replace(problem, rate=problem.rate + dt * _turning(mechanism, state))
+            solution = self.solver.solve(problem, start_impulses(plan, state.impulse))
+            twist = materialize(twist + body_velocities(problem, solution.impulse))
+        new = _moved(self, mechanism, state, twist, dt)
+        q = gather_coordinates(mechanism, [place.rows.q for place in places], state)
+        new = replace(new, q=q)
+        if plan.bounds:
+            new = replace(new, impulse=flat_impulses(plan, solution))
+        if plan.engages:
+            new = _engaged(mechanism, new)
+        for _ in range(self.projections if plan.structure is not None else 0):
+            new = projected(mechanism, new, problem, solution.factors)
+        return new, step_info(mechanism, places, solution, twist, new, q, dt)
+
+    def at_solution(self) -> "SemiImplicitEuler | None":
+        """See `Scheme`."""
+        solver = getattr(self.solver, "at_solution", lambda: None)()
+        return None if solver is None else replace(self, solver=solver)
+
+
+def _engaged(mechanism: Mechanism, state: State) -> State:
+    """State in which limits have engaged or let go, at the end of a step."""
+    places = joint_places(mechanism, state)
+    twist = with_world(body_twists(state))
+    return replace(state, engagement=engagements(mechanism, places, twist, state.engagement))
+
+
+def _turning(mechanism: Mechanism, state: State) -> Array:
+    """Ġ v: rates of the rows' speeds while bodies move on, (rows, nodes, *batch)."""
+
+    def speeds(state):
+        twist = with_world(body_twists(state))
+        places = joint_places(mechanism, state)
+        return velocity_problem(mechanism, places, twist, now, Control()).rate
+
+    time, now = state.time, jnp.zeros((), state.time.dtype)
+    still = jax.tree.map(jnp.zeros_like, state)
+    spin = jnp.concatenate([jnp.zeros_like(state.omega[:1]), state.omega])
+    turn = 0.5 * quat_multiply(spin, state.quaternion)
+    moving = replace(still, position=state.velocity, quaternion=turn, time=jnp.ones_like(time))
+    return jax.jvp(speeds, (state,), (moving,))[1]
+
+
+def _moved(
+    scheme: SemiImplicitEuler, mechanism: Mechanism, state: State, twist: Array, dt: Array
+) -> State:
+    """State after moving for dt at constant twists in body axes of the start."""
+    q = quaternion_components(state)
+    velocity = quat_rotate(q, twist[:3])
+    omega_body = twist[3:]
+    turn = quat_from_rotation_vector(dt * omega_body)
+    if scheme.rotation == "linearized":
+        quaternion = quat_integrate_linearized(state.quaternion, quat_rotate(q, omega_body), dt)
+    else:
+        quaternion = quat_normalize(quat_multiply(q, turn))
+    omega = quat_rotate(q, omega_body)
+    if scheme.gyroscopic == "transport":
+        # The angular momentum stays where it is in the world while the body turns under it.
+        spin = quat_rotate(q, matvec(mechanism.system.inertia, omega_body))
+        carried = matvec(
+            mechanism.inverse_inertia[:, :, :-1], quat_rotate_inverse(quaternion, spin)
+        )
+        turned = quat_rotate(*materialize((quaternion, carried)))
+        moving = moving_bodies(mechanism, state)
+        omega = turned if moving.all() else jnp.where(moving, turned, omega)
+    return replace(
+        state,
+        position=state.position + dt * velocity,
+        quaternion=quaternion,
+        velocity=velocity,
+        omega=omega,
+        time=state.time + dt,
+    )

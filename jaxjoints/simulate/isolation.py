@@ -1,0 +1,262 @@
+"""What keeps a bad environment from the others: it stands still, and nothing of it reaches them.
+
+Values of environments never mix, so it is enough to mask those of a bad one after the step. Not so
+derivatives: in reverse a NaN times a cotangent of 0 is NaN, and sums over environments carry it to
+whatever they share. So derivatives of a bad environment are taken at the state of a good one.
+"""
+
+import math
+from enum import IntEnum
+from functools import reduce
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.ad_checkpoint import checkpoint_name
+from jax.custom_derivatives import SymbolicZero
+from jax.lax import stop_gradient
+
+from ..algebra.compiler import largest, materialize
+from ..algebra.pytree import replace
+from ..model.external import settled
+from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
+from ..model.state import Control, Info, State
+from ..model.system import System
+
+# Positions [m] and velocities [m/s], [rad/s] beyond which a motion has diverged.
+LARGEST = 1e10
+# Residual above which a solve is of no use, as a share of 1 m/s and of the speed of the bodies.
+UNSOLVED = 0.1
+# Name of what reverse differentiation keeps of a step beside its start (see `attempted`).
+OUTCOME = "outcome"
+
+Policy = Literal["stop", "zero"]
+
+
+class Cause(IntEnum):
+    """Why an environment stands still, or its step is not to be trusted (`Info.cause`).
+
+    CONTROL: NaN or infinity in its control; STATE: in the state it started from
+    PARAMETERS: in the system's numbers of this environment, or a mass that is not > 0
+    SOLVER: NaN after a step from sound numbers; or a residual above a tenth of the speeds, with
+        which the environment goes on
+    DIVERGED: a position or velocity above 1e10
+    """
+
+    NONE = 0
+    CONTROL = 1
+    STATE = 2
+    PARAMETERS = 3
+    SOLVER = 4
+    DIVERGED = 5
+
+
+def secured(system: System, state: State) -> tuple[System, State, Array]:
+    """What is needed to step environments of which some are bad from the start.
+
+    state: with all batch axes
+
+    Returns: the system with sound numbers in bad environments; a haven to differentiate them at,
+        the state of the first good one, with batch axes of size 1; the cause of each, (*batch)
+    """
+    batch = state.time.shape
+    wrong = _unsound_parameters(system, batch)
+    finite = jnp.stack([_all(jnp.isfinite(x), len(batch)) for x in jax.tree.leaves(state)]).all(0)
+    cause = _first(
+        (~finite, Cause.STATE),
+        (_reach(state) > LARGEST, Cause.DIVERGED),
+        *([] if wrong is None else [(wrong, Cause.PARAMETERS)]),
+    )
+    system = system if wrong is None else _with_sound_parameters(system, wrong)
+    bad = cause != Cause.NONE
+    zero = jax.tree.map(jnp.zeros_like, state)
+    one = replace(zero, quaternion=zero.quaternion.at[0].set(1.0))
+    # Where all are bad, the haven is every body at the origin, at rest.
+    good = _chosen(bad, one, state)
+    haven = jax.tree.map(lambda x: _one_environment(x, len(batch), jnp.argmin(bad)), good)
+    return system, stop_gradient(haven), cause
+
+
+def guarded(
+    scheme: Any,
+    mechanism: Mechanism,
+    haven: State,
+    carry: tuple[State, Array],
+    control: Control,
+    dt: Array,
+    policy: Policy = "stop",
+) -> tuple[tuple[State, Array], Info]:
+    """One step of a scheme of the environments that have no cause to stand still.
+
+    carry: the state, and the cause of each environment that does, shape (*batch)
+    policy: "zero": an environment takes a step without control where it has NaN or infinity in it
+
+    Returns: the carry after the step, and what it did
+    """
+    state, cause = carry
+    standing = cause != Cause.NONE
+    told = jnp.zeros_like(standing)
+    for leaf in (x for x in jax.tree.leaves(control) if x.size):
+        told = told | ~jnp.isfinite(largest(jnp.abs(leaf), leaf.ndim - cause.ndim))
+    stopped = [(told, Cause.CONTROL)]
+    if policy == "zero":
+        stopped, control = [], _without(told, control)
+    cause = jnp.where(standing, cause, _first(*stopped))
+    control = _clipped(mechanism.system, state, control)
+    new, info, cause = attempted(scheme, mechanism, haven, cause, state, control, dt)
+    still = cause != Cause.NONE
+    # No gradient flows through an environment that stands still, nor from one solve to the next.
+    new = _chosen(still, stop_gradient(state), new)
+    new = replace(new, impulse=stop_gradient(new.impulse))
+    poor = info.residual > UNSOLVED * (1 + largest(jnp.abs(new.velocity), 2))
+    effort = jnp.zeros_like(state.q) if control.effort is None else control.effort
+    effort, step = jnp.broadcast_to(effort, state.q.shape), jnp.broadcast_to(dt, cause.shape)
+    info = _without(still, replace(info, effort=effort, dt=step))
+    shown = _first((still, cause), (told, Cause.CONTROL), (poor, Cause.SOLVER))
+    return (new, cause), replace(info, ok=info.ok & (shown == Cause.NONE), cause=shown)
+
+
+def _attempt(
+    scheme: Any,
+    mechanism: Mechanism,
+    haven: State,
+    cause: Array,
+    state: State,
+    control: Control,
+    dt: Array,
+) -> tuple[State, Info, Array]:
+    """One step, whatever it gives, and the causes with those of environments that fail in it."""
+    new, info = scheme.advance(mechanism, with_unit_quaternions(state), control, dt)
+    new = settled(mechanism, new, dt)
+    reach = _reach(new)
+    failure = _first((jnp.isnan(reach), Cause.SOLVER), (reach > LARGEST, Cause.DIVERGED))
+    # Stored: otherwise XLA looks for the largest again for every number that it decides about.
+    return new, info, materialize(jnp.where(cause == Cause.NONE, failure, cause))
+
+
+attempted = jax.custom_jvp(_attempt)
+
+
+def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """Derivatives, at the haven and without control for bad environments.
+
+    That one fails is known after the step only, so derivatives are those of a second evaluation: in
+    reverse the one that a checkpoint makes anyway, if it keeps `OUTCOME`. The impulses are known by
+    then; a scheme that has `at_solution()` takes them for the solution.
+    """
+    new, info, cause = attempted(*primals)
+    cause, impulse = checkpoint_name((cause, new.impulse), OUTCOME)
+    bad = cause != Cause.NONE
+    leaves, structure = jax.tree.flatten(primals)
+    slopes = jax.tree.leaves(tangents)
+    varying = [i for i, slope in enumerate(slopes) if not isinstance(slope, SymbolicZero)]
+
+    def safe(*values):
+        everything = list(leaves)
+        for i, value in zip(varying, values, strict=True):
+            everything[i] = value
+        scheme, mechanism, haven, cause, state, control, dt = structure.unflatten(everything)
+        state = _chosen(bad, stop_gradient(haven), state)
+        at_solution = getattr(scheme, "at_solution", lambda: None)()
+        if at_solution is not None:
+            scheme, state = at_solution, replace(state, impulse=_without(bad, impulse))
+        # Stored: otherwise every kernel takes it anew from the states kept for the way back.
+        state, control = materialize(state), _without(bad, control)
+        return materialize(_attempt(scheme, mechanism, haven, cause, state, control, dt))
+
+    _, slope = jax.jvp(safe, [leaves[i] for i in varying], [slopes[i] for i in varying])
+    return (new, info, cause), slope
+
+
+attempted.defjvp(_attempted_jvp, symbolic_zeros=True)
+
+
+def _clipped(system: System, state: State, control: Control) -> Control:
+    """The control with the efforts that joints have a `max_effort` for within it."""
+    limited = [group for group in system.groups if group.max_effort is not None]
+    if control.effort is None or not limited:
+        return control
+    effort = jnp.broadcast_to(control.effort, state.q.shape)
+    for group in limited:
+        at = coordinate_indices(group)
+        effort = effort.at[at].set(jnp.clip(effort[at], -group.max_effort, group.max_effort))
+    return replace(control, effort=effort)
+
+
+def _reach(state: State) -> Array:
+    """Largest position or velocity, NaN if one is, shape (*batch)."""
+    parts = (*jnp.unstack(state.position), *jnp.unstack(state.velocity), *jnp.unstack(state.omega))
+    return largest(reduce(jnp.maximum, map(jnp.abs, parts)), 1)
+
+
+def _unsound_parameters(system: System, batch: tuple[int, ...]) -> Array | None:
+    """True for environments of which a number of the system is not finite or a mass not > 0, shape
+    (*batch); None where environments share all of them.
+    """
+    wrong = [
+        ~_all(jnp.isfinite(leaf), len(batch))
+        for leaf, rank in zip(jax.tree.leaves(system), system.topology.ranks, strict=True)
+        if leaf.ndim > rank
+    ]
+    if system.mass.ndim > 1:
+        moving = np.array(system.topology.moving)
+        wrong.append(~_all((system.mass > 0)[moving], len(batch)))
+    return jnp.stack(wrong).any(axis=0) if wrong else None
+
+
+def _with_sound_parameters(system: System, wrong: Array) -> System:
+    """The system in which wrong environments have the numbers of the first that is not."""
+    first = jnp.argmin(wrong)
+    ones = jax.tree.map(jnp.ones_like, system)
+    eye = jnp.eye(3, dtype=system.inertia.dtype)
+    eye = eye.reshape((3, 3) + (1,) * (system.inertia.ndim - 2))
+    instead = replace(ones, inertia=jnp.broadcast_to(eye, system.inertia.shape))
+
+    def sound(leaf, otherwise, rank):
+        if leaf.ndim == rank:
+            return leaf
+        # Where all are wrong, 1 instead of what is not finite.
+        some = _one_environment(stop_gradient(leaf), wrong.ndim, first)
+        alone = _one_environment(otherwise, wrong.ndim, first)
+        some = jnp.where(jnp.isfinite(some), some, alone)
+        return jnp.where(_leading(wrong, leaf), some, leaf)
+
+    ranks = jax.tree.unflatten(jax.tree.structure(system), system.topology.ranks)
+    return jax.tree.map(sound, system, instead, ranks)
+
+
+def _one_environment(leaf: Array, axes: int, index: Array) -> Array:
+    """One environment of the last `axes` axes, by its flat index, with axes of size 1."""
+    lead = leaf.shape[: leaf.ndim - axes]
+    one = leaf.reshape((*lead, math.prod(leaf.shape[len(lead) :])))[..., index]
+    return one.reshape(lead + (1,) * axes)
+
+
+def _first(*cases: tuple[Array, Array | int], else_: Array | int = Cause.NONE) -> Array:
+    """The value of the first case that is true, as 32-bit integers."""
+    value = jnp.asarray(else_, jnp.int32)
+    for true, then in reversed(cases):
+        value = jnp.where(true, jnp.asarray(then, jnp.int32), value)
+    return value
+
+
+def _chosen(mask: Array, this: State, that: State) -> State:
+    """One state where the mask (*batch) is true, else the other."""
+    return jax.tree.map(lambda x, y: jnp.where(_leading(mask, y), x, y), this, that)
+
+
+def _without(mask: Array, tree: Any) -> Any:
+    """Arrays that are 0 where the mask (*batch) is true."""
+    return jax.tree.map(lambda x: jnp.where(_leading(mask, x), jnp.zeros_like(x), x), tree)
+
+
+def _all(true: Array, axes: int) -> Array:
+    """Whether all are true, over all but the last `axes` axes."""
+    return jnp.all(true, axis=tuple(range(true.ndim - axes)))
+
+
+def _leading(mask: Array, like: Array) -> Array:
+    """A mask (*batch) with axes of size 1 in front, as many as an array has."""
+    return mask.reshape((1,) * (like.ndim - mask.ndim) + mask.shape)

@@ -1,0 +1,285 @@
+"""Simulation as a user calls it: step, rollout, project."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.tree_util import Partial
+
+from ..algebra.pytree import map_trailing
+from ..assembly.layout import layout
+from ..build.validation import check_policy, check_shapes, check_time_step, is_traced
+from ..model.batch import batch_shape
+from ..model.kinematics import prepare
+from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
+from ..model.system import System
+from ..schemes.scheme import Scheme
+from .isolation import OUTCOME, Policy, guarded, secured
+from .readout import Readout
+from .step import DEFAULT_SCHEME, _expanded, _full
+from .tiles import cores, default_tile, map_tiles
+
+Controller = Callable[[State], Control]
+
+
+# Records that are trees already, as `jit` wants them.
+Ready = Partial | Readout
+
+
+def rollout(
+    system: System,
+    state: State,
+    controls: Control | Controller | None = None,
+    *,
+    dt: Array | float,
+    steps: int | None = None,
+    substeps: int = 1,
+    record_every: int = 1,
+    record: Callable[[State, Info], Any] | Readout | None = None,
+    checkpoint: int | None = None,
+    tile: int | None = None,
+    scheme: Scheme = DEFAULT_SCHEME,
+    control_policy: Policy = "stop",
+) -> tuple[State, Any]:
+    """Many steps in one compiled loop, for one environment or a batch (batch axes last).
+
+    An environment that turns bad (see `Cause`) stands still from there on at its last good state,
+    with `Info.ok` false, without effect on others; no gradient flows through it.
+
+    controls: a `Control` whose arrays have a time axis in front, one entry per control interval;
+        or a function of one environment's state; or None
+    dt: time step [s]; steps: how many (may be left out if `controls` are arrays)
+    substeps: steps per control interval, the control held in between
+    record_every: steps per record; it divides `substeps` or is a multiple of it
+    record: what to keep of (state, info), the state by default; `lambda state, info: (state, info)`
+        keeps both, of the last step before each record; or what a `readout` names. Time comes first
+        in the result
+    checkpoint: for reverse differentiation, None keeps the state at every step, from which the step
+        is computed again; an integer n keeps that of every n-th step only, or of as many as divide
+        the records evenly, and computes the steps between once more, for bounded memory
+    tile: environments that run through all steps together. By default, on a CPU, as many as stay
+        in a core's cache and divide the batch, dealt out to all cores after `use_all_cores`;
+        elsewhere all of them. Results do not depend on it
+    scheme: integrator
+    control_policy: as for `step`
+
+    Returns: the final state, and the records stacked over time
+    Raises: ValueError for a time step out of (0, 1] s and for counts or axes that do not fit
+    Warns: where the scheme finds the start too stiff for the time step (`RungeKutta`)
+    """
+    check_time_step(dt)
+    check_policy(control_policy)
+    by_function = callable(controls)
+    intervals = None if controls is None or by_function else _intervals(controls)
+    counts = _counts(steps, substeps, record_every, checkpoint, intervals, by_function)
+    check_shapes(system, state, None if by_function else controls, leading=("steps",))
+    first = None if intervals is None else jax.tree.map(lambda x: x[0], controls)
+    batch = batch_shape(system, state, first)
+    state = _full(state, batch)
+    dt = jnp.asarray(dt, state.position.dtype)
+    if not is_traced((system, state, dt)) and (examine := getattr(scheme, "examine", None)):
+        examine(system, state, dt)
+    return _rollout(
+        system,
+        state,
+        Partial(controls) if by_function and not isinstance(controls, Partial) else controls,
+        dt,
+        scheme,
+        Partial(record) if callable(record) and not isinstance(record, Ready) else record,
+        counts=counts,
+        tile=_tile(tile, batch, len(system.topology.joints)),
+        policy=control_policy,
+    )
+
+
+class Counts(NamedTuple):
+    """How a rollout is divided: chunks of units of intervals of steps; one record per unit."""
+
+    chunks: int
+    units: int
+    intervals: int
+    steps: int
+    repeats: int
+    checkpoint: bool
+
+
+@partial(jax.jit, static_argnames=("counts", "tile", "policy"))
+def _rollout(
+    system: System,
+    state: State,
+    controls: Any,
+    dt: Array,
+    scheme: Scheme,
+    record: Ready | None,
+    *,
+    counts: Counts,
+    tile: int,
+    policy: Policy,
+) -> tuple[State, Any]:
+    batch = state.time.shape
+    if tile in (0, *batch):
+        return _run(system, state, controls, dt, scheme, record, counts, policy)
+    arrays, function = (None, controls) if callable(controls) else (controls, None)
+    given, structure = jax.tree.flatten((system, state, arrays))
+    ranks = [
+        *system.topology.ranks,
+        *jax.tree.leaves(STATE_RANKS),
+        *([] if arrays is None else [r + 1 for r in control_ranks(arrays)]),
+    ]
+    split = [x.ndim > r for x, r in zip(given, ranks, strict=True)]
+    batched = [x for x, one in zip(given, split, strict=True) if one]
+    shared = [x for x, one in zip(given, split, strict=True) if not one]
+
+    def run(shared, batched):
+        whole, function, dt, scheme, record = shared
+        parts = iter(whole), iter(batched)
+        leaves = [next(parts[one]) for one in split]
+        system, state, arrays = jax.tree.unflatten(structure, leaves)
+        return _run(system, state, function or arrays, dt, scheme, record, counts, policy)
+
+    return map_tiles(run, (shared, function, dt, scheme, record), batched, tile, cores())
+
+
+def _run(
+    system: System,
+    state: State,
+    controls: Any,
+    dt: Array,
+    scheme: Scheme,
+    record: Ready | None,
+    counts: Counts,
+    policy: Policy,
+) -> tuple[State, Any]:
+    """All steps of one tile."""
+    batch = state.time.shape
+    system, haven, cause = secured(system, state)
+    mechanism = prepare(system, len(batch), layout(system).orders)
+    by_function = callable(controls)
+    saved = jax.checkpoint if counts.checkpoint else lambda f: f
+
+    def advance(carry, control):
+        return guarded(scheme, mechanism, haven, carry, control, dt, policy)
+
+    # A step kept as its start is computed again in reverse; its hundreds of inner results, each an
+    # array over time, would cost more time, memory and compilation than that.
+    kept = jax.checkpoint_policies.save_only_these_names(OUTCOME)
+    advance = jax.checkpoint(advance, prevent_cse=False, policy=kept)
+
+    def interval(carry, control):
+        """Steps under one control."""
+        if by_function:
+            state = carry[0][0]
+            control = map_trailing(controls, len(batch), state)
+            check_shapes(system, state, control)
+        control = Control() if control is None else _expanded(control, len(batch))
+
+        def one(carry, _):
+            moved, info = advance(carry[0], control)
+            return (moved, None if record is None else info), None
+
+        return _scan(one, carry, None, counts.steps)
+
+    def unit(carry, controls):
+        """Intervals between two records."""
+        carry, _ = _scan(interval, carry, controls, counts.intervals)
+        (state, _), info = carry
+        if record is None:
+            return carry, state
+        if isinstance(record, Readout):
+            return carry, record(system, state, info)
+        return carry, map_trailing(lambda state, info: record(state, info), len(batch), state, info)
+
+    def chunk(carry, controls):
+        """Units whose inner states are computed again in reverse differentiation."""
+        return _scan(unit, carry, controls, counts.units)
+
+    info = None
+    if record is not None:
+        shapes = jax.eval_shape(lambda s: advance((s, cause), Control())[1], state)
+        info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    arrays = None
+    if controls is not None and not by_function:
+        shape = (counts.chunks, counts.units, counts.intervals)
+        arrays = jax.tree.map(
+            lambda x: jnp.repeat(x, counts.repeats, axis=0).reshape(shape + x.shape[1:]), controls
+        )
+    carry, records = _scan(saved(chunk), ((state, cause), info), arrays, counts.chunks)
+    merge = (counts.chunks * counts.units,)
+    return carry[0][0], jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records)
+
+
+def _scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:
+    """`jax.lax.scan`, where one step is no loop: where loops lie in loops, JAX differentiates what
+    is inside once for each.
+    """
+    if length != 1:
+        return jax.lax.scan(function, carry, xs, length=length)
+    carry, y = function(carry, jax.tree.map(lambda x: x[0], xs))
+    return carry, jax.tree.map(lambda x: x[None], y)
+
+
+def _counts(
+    steps: int | None,
+    substeps: int,
+    record_every: int,
+    checkpoint: int | None,
+    intervals: int | None,
+    by_function: bool,
+) -> Counts:
+    """Division of the steps; ValueError where the counts do not fit each other."""
+    for name, value in (("steps", steps), ("substeps", substeps), ("record_every", record_every)):
+        if value is not None and value < 1:
+            raise ValueError(f"rollout: {name} {value} must be >= 1")
+    if checkpoint is not None and checkpoint < 1:
+        raise ValueError(f"rollout: checkpoint {checkpoint} must be >= 1, or None")
+    if steps is None:
+        if intervals is None:
+            raise ValueError("rollout: give steps, or controls with a time axis")
+        steps = intervals * substeps
+    if intervals is not None and intervals * substeps != steps:
+        raise ValueError(
+            f"rollout: controls have {intervals} entries of {substeps} substeps, which is "
+            f"{intervals * substeps} steps, not steps={steps}"
+        )
+    if steps % record_every or steps % substeps:
+        raise ValueError(
+            f"rollout: steps {steps} must be a multiple of record_every {record_every} and of "
+            f"substeps {substeps}"
+        )
+    if record_every % substeps == 0:
+        per_unit, held, repeats = record_every // substeps, substeps, 1
+    elif substeps % record_every == 0 and not by_function:
+        per_unit, held, repeats = 1, record_every, substeps // record_every
+    else:
+        raise ValueError(
+            f"rollout: record_every {record_every} must be a multiple of substeps {substeps}"
+            + ("" if by_function else " or divide it")
+        )
+    units = steps // record_every
+    wanted = units if checkpoint is None else max(1, checkpoint // record_every)
+    size = max(d for d in range(1, min(wanted, units) + 1) if units % d == 0)
+    return Counts(units // size, size, per_unit, held, repeats, checkpoint is not None)
+
+
+def _intervals(controls: Control) -> int:
+    """Length of the time axis in front of the arrays of a control."""
+    lengths = {
+        name: x.shape[0] for name in CONTROL_RANKS if (x := getattr(controls, name)) is not None
+    }
+    if not lengths:
+        raise ValueError("rollout: the controls are empty; pass None instead")
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"rollout: the time axes of the controls differ: {lengths}")
+    return next(iter(lengths.values()))
+
+
+def _tile(tile: int | None, batch: tuple[int, ...], joints: int) -> int:
+    """Environments per tile, 0 for all of them at once."""
+    if tile is None:
+        return default_tile(joints, batch[0], cores()) if len(batch) == 1 else 0
+    if tile < 1 or len(batch) != 1 or batch[0] % tile:
+        raise ValueError(f"rollout: tile {tile} must divide the one batch axis, here {batch}")
+    return tile
