@@ -11,7 +11,7 @@ import gc
 import jax
 import pytest
 
-from quick import compile_once, compile_quickly
+from support.quick import compile_once, compile_quickly
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")

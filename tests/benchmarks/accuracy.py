@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jaxjoints as jj
 from jaxjoints.solve.problem import TOLERATED, RowProblem, body_velocities
-from mechanisms import compiled, single
-from random_rows import Hinges
-from reference import exact
+from support.mechanisms import compiled, single
+from support.random_rows import Hinges
+from support.reference import exact
 
 PLANAR, NEARLY = None, (-4.0, -1.0)
 FAMILIES = {

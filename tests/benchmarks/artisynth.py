@@ -11,7 +11,7 @@ import jax
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import artisynth_scenes as scenes
+from support import artisynth_scenes as scenes
 
 
 def main() -> None:

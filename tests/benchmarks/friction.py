@@ -18,7 +18,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jaxjoints as jj
-from contacts import contacts
 from jaxjoints.solve.bounds import widened
 from jaxjoints.solve.problem import (
     Impulses,
@@ -29,7 +28,8 @@ from jaxjoints.solve.problem import (
     residual,
     speeds,
 )
-from mechanisms import compiled
+from support.contacts import contacts
+from support.mechanisms import compiled
 
 # Links, contacts of each, softness of the contacts as a share of the diagonal of A.
 FAMILIES = [(1, 1, 0.0), (1, 2, 0.0), (1, 2, 1e-2), (2, 2, 0.0), (2, 2, 1e-2), (3, 3, 1e-2)]

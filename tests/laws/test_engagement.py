@@ -1,0 +1,182 @@
+"""Limits that engage and let go: ArtiSynth's sequences and scenes, chattering, derivatives."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from matplotlib.image import imread
+
+from jaxjoints import (
+    ContactLimits,
+    Engagement,
+    Limits,
+    Rattle,
+    SemiImplicitEuler,
+    Slider,
+    SystemBuilder,
+    Weighted,
+    replace,
+    step,
+)
+from support import artisynth_scenes as scenes
+from support import mechanisms, oracle
+from support.mechanisms import X, compiled
+
+SAME_POSE, SAME_MULTIPLIER = 1e-9, 1e-6
+SAME_TWIST = 1e-9
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SEQUENCES = oracle.load("artisynth_engagement")
+
+
+@pytest.mark.parametrize("kind", sorted({case["sequence"] for case in SEQUENCES.values()}))
+def test_engagement_sequences_of_artisynth(kind):
+    """E and the count after each update of each limit, from those before."""
+    rule, updates = Engagement(), 0
+    for case in SEQUENCES.values():
+        for row in case["rows"] if case["sequence"] == kind else ():
+            before = 0.0
+            lower = -np.inf if row["lower"] is None else row["lower"]
+            upper = np.inf if row["upper"] is None else row["upper"]
+            for t, (q, speed) in enumerate(zip(row["q"], row["speed"], strict=True)):
+                set_anew = "reset" in row and row["reset"][t]
+                if "locked" in row and row["locked"][t]:
+                    # A row that holds its coordinate is no limit meanwhile.
+                    before = 0.0
+                    continue
+                if set_anew and lower < q < upper:
+                    before = 0.0
+                if "updated" not in row or row["updated"][t]:
+                    before = float(after(rule, before, q, speed, lower, upper))
+                found = np.sign(before), abs(before)
+                assert found == (row["engaged"][t], row["count"][t]), (case["name"], t)
+                updates += 1
+    assert updates > 100
+
+
+@jax.jit
+def after(rule, before, q, speed, lower, upper):
+    return rule.after(before, q, speed, lower, upper)
+
+
+# All scenes: python tests/benchmarks/artisynth.py.
+HANGING = (
+    "slotted_hinge_limits_cbe",
+    "hinge_chain3_limits_cbe",
+    "hinge_limit_violated_at_t0",
+    "hinge_bilateral_compliance",
+    "fourbar_four_hinges_compliant",
+    "coordinate_coupling_gear",
+)
+WEIGHTLESS = ("slider_two_free_bodies",)
+TESTED = HANGING + WEIGHTLESS
+
+
+@pytest.mark.filterwarnings("ignore:.*starts at")
+@pytest.mark.parametrize("name", TESTED)
+def test_scenes_of_artisynth_one_step_ahead(name):
+    scene = scenes.SCENES[name]
+    found = scenes.after(TESTED, scene["dt"], tuple(scene["gravity"])).differences(scene)
+    assert found.pose < SAME_POSE
+    assert found.twist < SAME_TWIST
+    assert found.multiplier < SAME_MULTIPLIER
+    engaged, other = found.engaged
+    assert other == 0
+    assert (engaged > 20) == ("limit" in name or "slider" in name)
+
+
+@pytest.fixture(scope="module")
+def chattering():
+    sys.path.insert(0, str(EXAMPLES))
+    yield importlib.import_module("chattering")
+    sys.path.remove(str(EXAMPLES))
+
+
+def test_tolerance_ends_chattering(chattering):
+    """Projected onto its stop, a pressed block lets go of it at every other rounding."""
+    found = chattering.pressed()
+    switches = {name: one.switches for name, one in found.items()}
+    assert switches["default"] == switches["engaged"] == 1
+    assert switches["engaged, no tolerance"] > 50
+    # A block that is held rests past the stop by the tolerance, 0.1 mm.
+    assert found["engaged"].position[-1] == pytest.approx(-0.1, abs=1e-3)
+    assert found["default"].position[-1] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_oscillation_between_two_limits(chattering, tmp_path):
+    found = chattering.between()
+    switches = {name: one.switches for name, one in found.items()}
+    assert switches["default"] <= 2 < switches["engaged"] < switches["once passed"]
+    # The default never leaves its range; the others are thrown back and forth across it.
+    assert np.abs(found["default"].position).max() < 2.0 + 1e-6
+    chattering.draw(tmp_path / "picture.png", found, found)
+    pixels = imread(tmp_path / "picture.png")
+    assert pixels[..., :3].min() < 0.5 and (EXAMPLES / "chattering.png").stat().st_size < 100e3
+
+
+def on_rail(law, **options):
+    return mechanisms.slider(axis=X, mass=2.0, laws=[law], **options)
+
+
+@jax.jit
+def end(system, state, scale):
+    """Position and speed after a step of a state scaled by a number."""
+    state = replace(state, velocity=scale * state.velocity, position=scale * state.position)
+    new, _ = step(system, state, dt=0.01, scheme=SemiImplicitEuler(projections=1))
+    return new.position[0, 0], new.velocity[0, 0], new.engagement
+
+
+@pytest.mark.filterwarnings("ignore:.*starts at")
+def test_derivatives_are_those_of_what_is_engaged():
+    """Pressed softly past its stop, then free of it; what is carried has no derivative."""
+    law = Limits(upper=0.1, stiffness=300.0, damping=4.0, engagement=Engagement())
+    for q, engaged in ((0.12, -2.0), (0.05, 0.0)):
+        system, state = on_rail(law, q=q, qd=0.8)
+        assert state.engagement[0] == (-1.0 if engaged else 0.0)
+        assert end(system, state, 1.0)[2][0] == engaged
+        check_grads(lambda x: end(system, state, x)[:2], (1.0,), 1, modes=["rev"])  # noqa: B023
+        assert jax.grad(lambda x: end(system, state, x)[2][0])(1.0) == 0.0  # noqa: B023
+
+
+def test_transmissions_engage_too():
+    world = SystemBuilder(gravity=(0.0, 0.0, 0.0), erp=0.0)
+    for name, q, qd in (("a", 0.0, 1.0), ("b", 0.0, 2.0)):
+        world.body(name, mass=1.0, inertia=(1.0, 1.0, 1.0))
+        world.joint(name, Slider(X), child=name, q=q, qd=qd)
+    law = Limits(upper=0.05, engagement=Engagement(tolerance=0.0))
+    world.transmission("sum", Weighted((1.0, 1.0)), joints=("a", "b"), laws=law)
+    system, state = world.build()
+    assert state.engagement.shape == (3,)
+    speeds = []
+    for _ in range(4):
+        state, info = one_step(system, state)
+        speeds.append((float(state.engagement[2]), float(info.qd.sum())))
+    # 3 m/s reach 0.06 m in two steps; from the third on, the sum is held at rest.
+    np.testing.assert_allclose(speeds, [(0, 3), (-1, 3), (-2, 0), (-3, 0)], atol=1e-9)
+
+
+@compiled
+def one_step(system, state):
+    return step(system, state, dt=0.01, scheme=SemiImplicitEuler())
+
+
+def test_what_is_wrong_with_an_engagement_is_said():
+    for law, words in (
+        (Limits(0.0, 1.0, engagement=Engagement(-1.0)), "engagement break_speed -1.0 must be"),
+        (Limits(0.0, 1.0, engagement=Engagement(0.0, np.nan)), "engagement tolerance nan must be"),
+        (Limits(0.0, 1.0, engagement=0.1), "engagement 0.1 must be an Engagement"),
+        (Limits(0.0, 1.0, engagement=Engagement(), restitution=0.5), "engagement and restitution"),
+        (ContactLimits(engagement=Engagement(), speed=0.1), "engagement and speed"),
+    ):
+        with pytest.raises(ValueError, match=f"joint 'rail': .* on coordinate 0: .*{words}"):
+            on_rail(law)
+    engaged = Limits(0.0, 1.0, engagement=Engagement())
+    with pytest.raises(ValueError, match="an engagement acts on coordinate 0 already; keep one"):
+        mechanisms.slider(axis=X, laws=[engaged, engaged])
+    system, state = on_rail(engaged, q=0.5)
+    with pytest.raises(ValueError, match="Rattle: joint 'rail' has the law Limits"):
+        step(system, state, dt=0.01, scheme=Rattle())

@@ -1,0 +1,181 @@
+"""Derivatives of a step through every law against finite differences, one line for each law, by its
+parameters and by where its body is and how that moves.
+
+By reverse mode, which transposes the forward one.
+"""
+
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from jaxjoints import (
+    Armature,
+    Bushing,
+    Compliance,
+    Damping,
+    DryFriction,
+    Effort,
+    LimitForce,
+    Limits,
+    Lock,
+    Motor,
+    SemiImplicitEuler,
+    Servo,
+    SpringDamper,
+    SwingCone,
+    SystemBuilder,
+    Translation,
+    replace,
+    step,
+)
+from support.differences import MOTION, central, programs, pushed
+
+DT = 1e-2
+MOST = 9  # parameters of a case
+SCHEME = SemiImplicitEuler(gyroscopic="none")
+# Laws on one coordinate, where it starts and how fast.
+LAWS = {
+    "hard stop": ([Limits(-0.1, 0.1)], 0.09, 3.0),
+    "ODE's stop": ([Limits(-0.1, 0.1, erp=0.3, cfm=1e-2, anticipate=False)], 0.12, 0.5),
+    "soft stop": ([Limits(-0.1, 0.1, stiffness=400.0, damping=3.0)], 0.12, 1.0),
+    "bounce": ([Limits(-0.1, 0.1, restitution=0.6)], -0.09, -3.0),
+    "limit force coming in": ([LimitForce(-0.1, 0.1, 400.0, 3.0, 0.05)], 0.12, 1.0),
+    "limit force": ([LimitForce(upper=0.1, stiffness=400.0, damping=3.0)], 0.2, 1.0),
+    "lock": ([Lock(0.1, 0.3, 1e-2)], 0.12, 0.5),
+    "lock that opens": ([Lock(0.1, 0.3, 1e-2, engaged=True)], 0.12, 0.5),
+    "spring and damper": ([SpringDamper(50.0, 1.0, 0.2)], 0.1, 1.0),
+    "damping": ([Damping(3.0)], 0.1, 1.0),
+    "dry friction": ([DryFriction(2.0)], 0.1, 1.0),
+    "motor at its speed": ([Motor(1.0, 50.0, cfm=0.01)], 0.1, 0.9),
+    "motor at its effort": ([Motor(5.0, 2.0)], 0.1, 0.9),
+    "servo": ([Servo(300.0, 20.0, target=0.1, target_speed=0.3)], 0.0, 0.2),
+    "servo within its effort": ([Servo(300.0, 20.0, 60.0, 0.1, 0.3)], 0.0, 0.2),
+    "servo at its effort": ([Servo(300.0, 20.0, 3.0, 0.1, 0.3)], 0.0, 0.2),
+    "armature and effort": ([Armature(3.0), Effort(1.5)], 0.1, 1.0),
+    "motor against a stop": (
+        [Limits(upper=0.1, cfm=1e-3), Motor(5.0, 2.0), DryFriction(1.0), Armature(0.5)],
+        0.09,
+        3.0,
+    ),
+}
+# Softness of joints whose frames are apart.
+SPRINGS = {
+    "bushing": Bushing((40.0, 50.0, 60.0), (1.0, 2.0, 3.0)),
+    "compliance": Compliance((0.02, 0.03, 0.0), (1.0, 2.0, 3.0)),
+}
+CASES = [*LAWS, *SPRINGS, "joint that is off", "cone"]
+APART = (0.05, -0.02, 0.03, 0.2, -0.3, 0.1)
+
+
+@cache
+def built():
+    """A body for three laws, each along an axis of its own; for each spring and the cone one."""
+    world = SystemBuilder(gravity=(0.3, -0.2, 0.5))
+    names = list(LAWS)
+    for i in range(0, len(names), 3):
+        laws, q, qd = zip(*(LAWS[name] for name in names[i : i + 3]), strict=True)
+        along = [replace(law, coordinate=k) for k in range(3) for law in laws[k]]
+        world.body(f"{i // 3}", mass=2.0, inertia=(0.1, 0.1, 0.1))
+        world.joint(f"{i // 3}", Translation(), child=f"{i // 3}", laws=along, q=q, qd=qd)
+    for name, softness in SPRINGS.items():
+        world.body(name, mass=2.0, inertia=(0.1, 0.1, 0.1))
+        world.joint(name, Translation(), child=name, softness=softness)
+    world.body("off", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    stop = Limits(0.1, 0.2, stiffness=40.0, damping=1.0)
+    world.joint("off", Translation(), child="off", laws=stop, enabled=False, q=(0.1, 0.2, 0.3))
+    world.body("cone", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    start = {"q": (0.25, 0.12, 0.0), "qd": (3.0, 2.0, 0.0)}
+    world.joint("cone", Translation(), child="cone", **start)
+    laws = Limits(lower=0.0, erp=0.3)
+    world.transmission("cone", SwingCone(0.3, 0.2), joints="cone", laws=laws)
+    system, state = world.build()
+    # Turned off the surfaces of their joints.
+    for name in SPRINGS:
+        body = system.body(name)
+        turn = jnp.array([1.0, *(x / 2 for x in APART[3:])])
+        state = replace(
+            state,
+            quaternion=state.quaternion.at[:, body].set(turn / jnp.linalg.norm(turn)),
+            omega=state.omega.at[:, body].set(jnp.array([0.3, 0.2, -0.1])),
+        )
+    return system, state
+
+
+def parts(system, name):
+    """The record whose leaves are the parameters of a case, and how to put it back."""
+    if name == "cone":
+        record = system.transmission("cone")
+
+        def put(system, given):
+            transmission, laws = given
+            return system.with_transmission("cone", transmission=transmission, laws=laws)
+
+        return (record.transmission, record.laws), put
+    if name in SPRINGS:
+        return system.joint(name).springs, lambda s, x: s.with_joint(name, springs=x)
+    if name not in LAWS:
+        record = system.joint("off")
+        return (record.laws, record.erp), lambda s, x: s.with_joint("off", laws=x[0], erp=x[1])
+    joint, k = divmod(list(LAWS).index(name), 3)
+    laws = system.joint(str(joint)).laws
+    own = tuple(law for law in laws if law.coordinate == k)
+
+    def put(system, given):
+        every = system.joint(str(joint)).laws
+        given = iter(given)
+        mixed = tuple(next(given) if law.coordinate == k else law for law in every)
+        return system.with_joint(str(joint), laws=mixed)
+
+    return own, put
+
+
+def seen(system, state, name):
+    """What a case is seen by: motion along its coordinate, or of its body in a mixed direction."""
+    if name in LAWS:
+        joint, k = divmod(list(LAWS).index(name), 3)
+        return state.velocity[k, system.body(str(joint))]
+    body = system.body("off" if name.startswith("joint") else name)
+    mix = jnp.array([0.7, -0.4, 0.5])
+    return mix @ (state.velocity[:, body] + state.omega[:, body] * jnp.array([0.3, 0.9, -0.6]))
+
+
+def moved(change):
+    """Velocities of all cases after a step, the i-th parameter of each grown by change[i], and all
+    bodies pushed by the rest.
+    """
+    start, state = built()
+    system = start
+    for name in CASES:
+        record, put = parts(start, name)
+        values, rebuild = ravel_pytree(record)
+        assert len(values) <= MOST
+        growth = 1 + change[: len(values)]
+        system = put(system, rebuild(values * growth))
+    final, _ = step(system, pushed(state, change[MOST:]), dt=DT, scheme=SCHEME)
+    return jnp.stack([seen(system, final, name) for name in CASES])
+
+
+@cache
+def slopes():
+    """By central differences and by reverse mode, (parameters and motion, cases) each."""
+    built()  # its checks are of numbers, not of tracers
+    values, (_, reverse) = programs(moved)
+    at = np.zeros(MOST + MOTION)
+    steps = np.full(at.size, 1e-4)
+    return central(values, at, steps), np.asarray(reverse(jnp.asarray(at))).T
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*starts at .* outside its:UserWarning")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_derivatives_of_a_law_are_those_of_finite_differences(name):
+    expected, found = (x[:, CASES.index(name)] for x in slopes())
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    if name == "joint that is off":
+        assert np.all(found[:MOST] == 0)
+    else:
+        assert np.abs(expected[:MOST]).max() > 1e-3

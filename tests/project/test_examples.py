@@ -1,0 +1,85 @@
+"""The example does what it says, run as a user runs it, only smaller."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from support.quick import QUICK, flags
+
+ROOT = Path(__file__).parents[2]
+SEARCHED = {
+    "hinge meets a soft stop, gravity": {
+        *("inertia/mass", "stiffness/mass", "damping/mass", "stop"),
+    },
+    "hinge on a spring, known torque": {"inertia", "stiffness", "damping", "stop"},
+    "slider on a spring, known force": {"mass", "stiffness", "damping", "stop"},
+    "five links on soft hinges, gravity": {
+        "mass 0",
+        *(f"mass {i}/mass 0" for i in range(1, 5)),
+    },
+}
+NOT_TOLD = {"hinge meets a soft stop, gravity", "hinge on a spring, known torque"}
+ROW = re.compile(r"^  (\S.*?) +([-\d.e+]+) +([-\d.e+]+) +([-\d.e+]+) +([-\d.e+]+)$", re.M)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """What the example prints, by titles, and its figure."""
+    path = tmp_path_factory.mktemp("example") / "figure.png"
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": " ".join([os.environ.get("XLA_FLAGS", ""), *flags(QUICK)]),
+        "PYTHONPATH": str(ROOT),
+    }
+    options = ["--output", str(path), "--starts", "24", "--iterations", "30"]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "identify_stop.py"), *options],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    blocks = done.stdout.split("\n\n")
+    tables = {block.split(":")[0]: block for block in blocks[1:-1]}
+    return tables, blocks[0], blocks[-1], done.stderr, path
+
+
+@pytest.mark.parametrize("title", SEARCHED)
+def test_what_the_poses_tell_is_found_to_a_percent(run, title):
+    rows = {name: tuple(map(float, numbers)) for name, *numbers in ROW.findall(run[0][title])}
+    assert rows.keys() == SEARCHED[title]
+    for name, (true, found, error, deviation) in rows.items():
+        assert abs(error) < 1.0, name
+        assert abs(found - true) <= max(0.01 * abs(true), 1e-4), name
+        assert 0 < deviation < 1.0, name
+
+
+@pytest.mark.parametrize("title", SEARCHED)
+def test_what_the_poses_do_not_tell_is_said(run, title):
+    lines = [line for line in run[0][title].splitlines() if "do not determine it" in line]
+    assert [line.split()[0] for line in lines] == (["mass"] if title in NOT_TOLD else [])
+
+
+def test_progress_speed_and_noise_are_shown(run):
+    _, first, last, progress, _ = run
+    assert "0.1 mm and 0.1 mrad" in first
+    speed = re.search(r"([\d,]+) environment-steps per second", last)
+    assert int(speed[1].replace(",", "")) > 100
+    for title in SEARCHED:
+        assert re.search(rf"{title}: (\d+)/\1, best loss", progress)
+
+
+def test_the_figure_has_motions_and_losses(run):
+    pixels = imread(run[4])[..., :3]
+    height, width, _ = pixels.shape
+    assert height > 400 and width > 1000
+    # Every panel has ink: four motions above, four losses below.
+    for row in np.array_split(pixels, 2):
+        for panel in np.array_split(row, 4, axis=1):
+            assert 0.01 < np.mean(panel.min(axis=-1) < 0.9) < 0.5

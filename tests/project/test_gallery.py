@@ -1,0 +1,69 @@
+"""The gallery has a picture of each public coupling, and draws what is there."""
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+import jaxjoints
+from support.mechanisms import compiled
+
+FOLDER = Path(__file__).parents[2] / "examples"
+DIFFERENCED = 1e-4  # central differences of step 1e-2, of rates of order one
+LARGEST = 250e3  # of a file [bytes]
+BASES = (jaxjoints.Coupling, jaxjoints.Chart, jaxjoints.Residual)
+# Of couplings with poses: contacts have none.
+COUPLINGS = [
+    value
+    for value in map(vars(jaxjoints).get, jaxjoints.__all__)
+    if inspect.isclass(value) and issubclass(value, jaxjoints.Coupling) and value not in BASES
+    if value.places_bodies
+]
+
+
+@pytest.fixture(scope="module")
+def gallery():
+    sys.path.insert(0, str(FOLDER))
+    yield importlib.import_module("gallery")
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture(scope="module")
+def exhibits(gallery):
+    return {k: e for _, family in gallery.FAMILIES.values() for k, e in family.items()}
+
+
+def test_every_public_coupling_has_a_picture_of_its_own(exhibits):
+    assert set(exhibits) == set(COUPLINGS)
+    for kind, exhibit in exhibits.items():
+        assert type(exhibit.coupling) is kind
+        assert len(exhibit.names) == len(exhibit.at) or not exhibit.at
+        assert exhibit.roll or len(exhibit.sweep) == exhibit.coupling.dof == len(exhibit.at)
+
+
+def test_the_page_is_up_to_date_and_its_pictures_are_there(gallery):
+    assert (FOLDER / "gallery" / "README.md").read_text(encoding="utf-8") == gallery.page()
+    files = {path.stem: path.stat().st_size for path in (FOLDER / "gallery").glob("*.png")}
+    assert files.keys() == gallery.FAMILIES.keys()
+    assert max(files.values()) < LARGEST
+
+
+@pytest.mark.parametrize("kind", [jaxjoints.SlottedHinge, jaxjoints.Gimbal])
+def test_arrows_are_the_columns_of_the_motion_subspace(gallery, exhibits, kind):
+    here, drawn, _ = gallery.study(exhibits[kind])
+    coupling, q = exhibits[kind].coupling, jnp.array(exhibits[kind].at)
+    rows = compiled(lambda q: coupling.rows(coupling.pose(q), q, jnp.zeros(())))(q)
+    S = np.linalg.inv(rows.W)[:, 6 - coupling.dof :]
+    np.testing.assert_allclose(drawn, S, atol=DIFFERENCED)
+
+
+def test_a_family_is_drawn(gallery, tmp_path):
+    slider = {jaxjoints.Slider: gallery.FAMILIES["sliding"][1][jaxjoints.Slider]}
+    gallery.draw_family(tmp_path / "slider.png", slider)
+    pixels = imread(tmp_path / "slider.png")
+    assert 0.02 < np.mean(pixels[..., :3].min(axis=-1) < 0.9) < 0.5

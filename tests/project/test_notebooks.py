@@ -1,0 +1,92 @@
+"""The notebooks run from top to bottom and show what the committed ones show."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PATIENCE = 900  # [s] for one cell on a busy machine
+
+# In a process of its own, which takes the sockets of the kernel with it when it ends.
+EXECUTE = f"""
+import sys
+import nbformat
+from nbclient import NotebookClient
+
+source, target, folder = sys.argv[1:]
+notebook = nbformat.read(source, as_version=4)
+for cell in notebook.cells:
+    if cell.cell_type == "code":
+        cell.outputs, cell.execution_count = [], None
+place = {{"metadata": {{"path": folder}}}}
+settings = {{"kernel_name": "python3", "coalesce_streams": True, "resources": place}}
+NotebookClient(notebook, timeout={PATIENCE}, **settings).execute()
+nbformat.write(notebook, target)
+"""
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def shown(cell):
+    """Media types of what a cell displays, and names of the streams that it writes."""
+    kinds = {kind for output in cell.outputs for kind in output.get("data", {})}
+    return kinds | {output.name for output in cell.outputs if output.output_type == "stream"}
+
+
+def execute(path, folder):
+    """A notebook executed in `folder` by the interpreter that runs the tests."""
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        # The package of this checkout, installed or not.
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        # Nothing of the user's own settings and kernels.
+        "IPYTHONDIR": str(folder / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+    }
+    target = folder / "executed.ipynb"
+    command = [sys.executable, "-c", EXECUTE, str(path), str(target), str(folder)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    return nbformat.read(target, as_version=4)
+
+
+@pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def committed(path):
+    return nbformat.read(path, as_version=4)
+
+
+@pytest.fixture(scope="module")
+def executed(path, tmp_path_factory):
+    return execute(path, tmp_path_factory.mktemp("notebook"))
+
+
+def test_there_are_notebooks():
+    names = ["first_joint", "joint_of_your_own", "limits_and_gradients", "optimize_a_trajectory"]
+    assert [path.stem for path in NOTEBOOKS] == names
+
+
+@pytest.mark.slow
+def test_every_cell_runs_and_shows_what_is_committed(committed, executed):
+    for cell, again in zip(code_cells(committed), code_cells(executed), strict=True):
+        assert shown(again) == shown(cell), cell.source
+        assert "stderr" not in shown(again), again.outputs
+
+
+@pytest.mark.slow
+def test_it_draws(executed):
+    pictures = [cell for cell in code_cells(executed) if "image/png" in shown(cell)]
+    assert len(pictures) >= 2

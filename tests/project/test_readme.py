@@ -1,0 +1,79 @@
+"""The README keeps its word: its code runs, its commands are those that are used."""
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints
+from support.mechanisms import compiled
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
+
+
+@pytest.fixture(scope="module")
+def names():
+    """What the README's joints leave behind."""
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        exec(compile(code, "README.md", "exec"), names)
+    return names
+
+
+def test_the_screw_stays_on_its_thread(names):
+    pose = names["final"].position[:, 0], names["final"].q[0]
+    assert names["trajectory"].position.shape == (10, 3, 1, 4096)
+    # The nut's frame is at pitch * angle above the thread's, and its centre of mass at that height.
+    height, angle = pose[0][2], pose[1]
+    np.testing.assert_allclose(height, 1.0 + 0.02 * angle, atol=1e-4)
+
+
+def test_the_gradient_of_the_screw_is_that_of_finite_differences(names):
+    system, angle = names["system"], names["angle"]
+    found = jax.grad(angle)(system).joint("thread").coupling.pitch
+    step = 1e-6
+    probes = [
+        angle(system.with_joint("thread", coupling=names["Screw"](pitch=0.02 + sign * step)))
+        for sign in (1, -1)
+    ]
+    np.testing.assert_allclose(found, (probes[0] - probes[1]) / (2 * step), rtol=1e-4)
+
+
+@compiled
+def rows(joint, T, q):
+    return joint.rows(T, q, jnp.zeros(()))
+
+
+def test_the_slotted_hinge_is_the_one_written_by_hand(names):
+    q, by_hand = jnp.array([0.3, 2.0]), jaxjoints.SlottedHinge()
+    T = by_hand.pose(q)
+    derived = rows(names["SlottedHinge"](), T, q)
+    # W⁻¹ = [E | S]: the rows of one read the motion of the other, and take up nothing of it.
+    S = np.linalg.inv(rows(by_hand, T, q).W)[:, 4:]
+    np.testing.assert_allclose(derived.W @ S, np.eye(6)[:, 4:], atol=EXACT)
+    np.testing.assert_allclose(derived.q, q, rtol=EXACT)
+
+
+def test_the_point_on_the_ellipsoid_is_held_along_its_normal(names):
+    radii = jnp.array([1.0, 1.5, 2.0])
+    p = radii * jnp.array([2.0, -1.0, 2.0]) / 3
+    T = jaxjoints.Pose.translation(p)
+    found = rows(names["PointOnEllipsoid"](radii), T, jnp.zeros(5))
+    normal = np.append(p / radii**2, np.zeros(3))
+    along = normal * np.linalg.norm(found.W[0]) / np.linalg.norm(normal)
+    np.testing.assert_allclose(found.error, [0.0], atol=EXACT)
+    np.testing.assert_allclose(found.W[0], along, atol=EXACT)
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    commands = re.findall(r"^    (python3 -m venv .*)$", README, re.MULTILINE)
+    assert len(commands) == 2
+    assert (ROOT / "examples" / commands[0].rpartition("/")[2]).exists()
+    assert commands[1] in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()

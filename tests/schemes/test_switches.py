@@ -1,0 +1,130 @@
+"""What is switched on and off while a simulation runs, per environment: joints and locks."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxjoints import (
+    Control,
+    DryFriction,
+    Hinge,
+    Limits,
+    Lock,
+    Mimic,
+    SemiImplicitEuler,
+    SystemBuilder,
+    replace,
+    replicate,
+    step,
+)
+from support.mechanisms import G, X, Y, compiled, single
+
+EXACT = 1e-12
+DT, STEPS = 2e-3, 40
+SCHEME = SemiImplicitEuler(projections=1)
+# Of four environments: whether the second joint is on, and whether the first is locked.
+ON, ENGAGED = jnp.array([1.0, 1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0, 1.0])
+LOCKED = 0.38
+
+
+@compiled
+def after(system, state, control):
+    def one(state, _):
+        return step(system, state, control, dt=DT, scheme=SCHEME)
+
+    return jax.lax.scan(one, state, None, length=STEPS)
+
+
+def arms(*first, **options):
+    """Two links; laws of the first joint besides friction, options of the second."""
+    world = SystemBuilder()
+    for i, inertia in enumerate([(0.02, 0.02, 0.004), (0.03, 0.02, 0.01)]):
+        world.body(str(i), mass=1.0 + i, inertia=inertia)
+    end, laws = {"frame_C": (0.0, 0.0, 0.25)}, [DryFriction(0.5), *first]
+    world.joint("0", Hinge(Y), child="0", q=0.4, qd=1.0, laws=laws, **end)
+    options = {"frame_D": (0.0, 0.0, -0.25), "laws": [Limits(-0.2, 0.3)]} | options
+    world.joint("1", Hinge(X), child="1", parent="0", q=0.25, qd=0.8, **end, **options)
+    return world.build()
+
+
+CONTROL = Control(effort=jnp.array([0.3, 0.2]))
+
+
+@cache
+def switched(cast=None):
+    """All four environments of one system, run in one compiled loop."""
+    system, state = arms(Lock(LOCKED, engaged=True), enabled=True)
+    friction, lock = system.joint("0").laws
+    system = system.with_joint("0", laws=(friction, replace(lock, engaged=ENGAGED)))
+    system = system.with_joint("1", enabled=ON)
+    given = system, replicate(state, 4), CONTROL
+    return after(*(cast(given) if cast else given))
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*starts at .* outside its value")
+
+
+def test_what_is_on_and_not_locked_is_as_what_cannot_be_switched():
+    final, info = switched(None)
+    expected, what = after(*arms(), CONTROL)
+    np.testing.assert_allclose(final.position[..., 0], expected.position, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(info.qd[..., 0], what.qd, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(info.wrench[..., 0], what.wrench, rtol=0, atol=1e-6)
+    assert info.ok.all()
+
+
+def test_an_engaged_lock_holds_its_value():
+    _, info = switched(None)
+    q, qd = np.asarray(info.q)[:, 0], np.asarray(info.qd)[:, 0]
+    # One projection leaves 1e-5 of an error, as of a stop, and ERP takes its share of that.
+    np.testing.assert_allclose(q[2:, [1, 3]], LOCKED, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(qd[5:, [1, 3]], 0.0, atol=1e-4)
+    assert np.abs(q[-1, [0, 2]] - LOCKED).min() > 0.02
+
+
+@pytest.mark.parametrize(
+    ("cast", "atol"), [(None, EXACT), (single, 2e-6)], ids=["float64", "float32"]
+)
+def test_a_joint_that_is_off_exerts_no_force_and_is_not_closed(cast, atol):
+    final, info = switched(cast)
+    assert np.all(info.wrench[:, :, 1, 2:] == 0) and np.all(info.law_force[:, 1, 2:] == 0)
+    assert info.ok.all()
+    _, state = arms()
+    flown = state.position[:, 1] + DT * STEPS * state.velocity[:, 1]
+    flown -= G * DT**2 * STEPS * (STEPS + 1) / 2 * np.array([0.0, 0.0, 1.0])
+    np.testing.assert_allclose(
+        final.position[:, 1, 2:], np.stack([flown, flown], axis=1), atol=atol
+    )
+    # Its gap is none of the errors that are left.
+    assert np.max(info.error[:, 2:]) < 1e-4
+
+
+def test_switches_count_in_single_precision():
+    (final, info), (expected, _) = switched(single), switched(None)
+    assert info.ok.all()
+    np.testing.assert_allclose(final.position, expected.position, rtol=0, atol=1e-5)
+
+
+def test_a_transmission_can_be_switched():
+    world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    for name in "ab":
+        world.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1))
+        world.joint(name, Hinge(), child=name, qd=1.0 if name == "a" else 0.0)
+    world.transmission("gear", Mimic(1.0), joints=("a", "b"), enabled=True)
+    system, state = world.build()
+    system = system.with_transmission("gear", enabled=jnp.array([1.0, 0.0]))
+    _, info = after(system, replicate(state, 2), None)
+    np.testing.assert_allclose(info.qd[0], [[0.5, 1.0], [0.5, 0.0]], rtol=0, atol=1e-9)
+    assert np.all(info.transmission_force[:, 0, 1] == 0)
+
+
+def test_switches_are_one_or_zero():
+    with pytest.raises(ValueError, match="joint '1': enabled 0.5 must be True, False, or None"):
+        arms(enabled=0.5)
+    with pytest.raises(ValueError, match="joint '0': Lock on coordinate 0: engaged 0.5 must be 0"):
+        arms(Lock(0.0, engaged=0.5))
+    with pytest.raises(ValueError, match="joint '1': enabled was not given when it was built"):
+        arms()[0].with_joint("1", enabled=1.0)

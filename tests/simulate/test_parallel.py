@@ -1,0 +1,87 @@
+"""Tiles of environments, and rollouts that deal them out to several devices of the CPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxjoints import use_all_cores
+from jaxjoints.simulate.tiles import TILE_SIZE, WIDEST_TILE, cores, default_tile, map_tiles
+
+TESTS = Path(__file__).parents[1]
+
+# A rollout and its gradient on two devices against the same in one tile, in a process of its own:
+# devices are made before JAX computes anything.
+TWO_CORES = """
+import conftest, jax, jax.numpy as jnp, numpy as np
+import jaxjoints as jj
+assert jj.use_all_cores(2) == 2
+from support import mechanisms
+
+system, state = mechanisms.chain(2)
+states = jj.replicate(state, 16)
+states = jj.replace(states, omega=states.omega + 0.1 * jnp.arange(16.0)[None, None])
+efforts = jnp.ones((10, 2, 1)) * jnp.linspace(-1.0, 1.0, 16)[None, None]
+
+def roll(mass, tile):
+    changed = jj.replace(system, mass=mass)
+    return jj.rollout(changed, states, jj.Control(effort=efforts), dt=5e-3, tile=tile)
+
+def loss(mass, tile):
+    final, records = roll(mass, tile)
+    return jnp.sum(final.position ** 2), (final, records)
+
+run = mechanisms.compiled(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
+split, whole = run(system.mass, 8), run(system.mass, 16)
+dealt = split[0][1][0].position.sharding
+assert len(dealt.device_set) == 2, dealt
+for part, rounding in ((0, 1e-12), (1, 1e-11)):  # values, gradient: a sum over environments
+    for a, b in zip(jax.tree.leaves(split[part]), jax.tree.leaves(whole[part]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=rounding, atol=1e-12)
+print("equal")
+"""
+
+
+def test_rollouts_on_two_cores_equal_those_on_one():
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
+    found = subprocess.run(
+        [sys.executable, "-c", TWO_CORES], env=environment, capture_output=True, text=True
+    )
+    assert found.stdout == "equal\n", found.stderr
+
+
+def test_cores_are_chosen_before_anything_is_computed():
+    jnp.zeros(()).block_until_ready()
+    with pytest.raises(RuntimeError, match="right after the imports"):
+        use_all_cores(2)
+
+
+def test_a_count_below_one_is_refused():
+    with pytest.raises(ValueError, match="count 0 must be >= 1"):
+        use_all_cores(0)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 60, 64, 1000, 1024, 4096, 997])
+@pytest.mark.parametrize("joints", [1, 10, 100])
+def test_default_tiles_divide_the_batch_and_fit_the_cache(batch, joints):
+    tile = default_tile(joints, batch, None)
+    if tile:
+        assert batch % tile == 0
+        assert tile <= WIDEST_TILE
+        assert tile * joints <= max(TILE_SIZE, 8 * joints)
+
+
+@pytest.mark.parametrize("tile", [1, 3, 12])
+def test_tiles_change_nothing(tile):
+    x = jnp.arange(24.0).reshape(2, 12)
+
+    def function(shared, x):
+        return {"sum": shared * x.sum(axis=0), "all": x[::-1]}
+
+    found = map_tiles(function, jnp.array(2.0), x, tile, cores())
+    np.testing.assert_array_equal(found["sum"], 2 * x.sum(axis=0))
+    np.testing.assert_array_equal(found["all"], x[::-1])

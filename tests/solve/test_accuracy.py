@@ -1,0 +1,127 @@
+"""Newton's method beside exact solutions of random problems; the full run is a benchmark."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from jaxjoints.solve.bounds import LEAST_SPEED
+from jaxjoints.solve.problem import TOLERATED, body_velocities
+from support.contacts import contacts
+from support.mechanisms import compiled, single
+from support.random_rows import Hinges
+from support.reference import environment, exact, laws_of, violation
+
+PROBLEMS = 100
+# Residual in float64 [m/s or rad/s] of contacts.
+ROUNDING = 1e-9
+# Share of the size that a float32 residual reaches.
+SHARE = 1e-4
+# By what the velocities differ for a condition of 1, as a share of the largest: the least smoothing
+# of bounds (float64) and rounding (float32), larger for speeds that cancel.
+NEAR = {8: 10 * LEAST_SPEED[8], 4: 100 * np.finfo(np.float32).eps}
+
+FAMILIES = {
+    "chain": Hinges(5),
+    "redundant loop": Hinges(3, closed=True, tilt=None),
+    "dry friction": Hinges(5, boxes=True),
+}
+
+solve = compiled(jj.Newton.solve)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def problem(request):
+    """A hundred problems of a family, the solutions in both precisions, and the exact ones."""
+    problem = FAMILIES[request.param].problem(PROBLEMS)
+    solver = jj.Newton()
+    found = [solve(solver, problem), solve(solver, single(problem))]
+    return problem, found, [exact(problem, e) for e in range(PROBLEMS)]
+
+
+def distance(problem, solution, answers):
+    """Largest difference of a body's velocity from the exact one, as a share of the largest."""
+    found = np.asarray(body_velocities(problem, solution.impulse), float)
+    expected = np.stack([answer.velocity for answer in answers], axis=-1)
+    worst, most = (np.max(np.abs(x), axis=(0, 1)) for x in (found - expected, expected))
+    return worst / most
+
+
+def test_exact_solutions_obey_all_laws(problem):
+    assert np.mean([answer.verified for answer in problem[2]]) > 0.95
+    assert all(answer.violation <= 1e-10 * answer.size for answer in problem[2])
+
+
+def ok(solution):
+    """What `Info.ok` says of a step with this solution."""
+    tolerated = TOLERATED[solution.residual.dtype.itemsize]
+    return np.asarray(solution.residual <= tolerated * (1 + solution.size))
+
+
+def test_problems_are_solved_to_rounding(problem):
+    problem, (found, _), answers = problem
+    assert np.all(ok(found))
+    condition = np.array([answer.condition for answer in answers])
+    near = distance(problem, found, answers) <= NEAR[8] * condition
+    assert np.all(near[ok(found)])
+
+
+def test_single_precision_is_as_exact_as_the_condition_allows(problem):
+    problem, (double, found), answers = problem
+    assert np.max(found.residual / found.size) < SHARE
+    condition = np.array([answer.condition for answer in answers])
+    near = distance(single(problem), found, answers) <= NEAR[4] * condition
+    assert np.all(near[ok(double) & ok(found)])
+
+
+def test_chains_that_go_round_in_circles_are_rescued():
+    # Of 1500 these are solved neither by plain steps nor along paths that begin at the fastest
+    # speed of a coordinate, however slowly the smoothing falls.
+    many = Hinges(10).problem(1500)
+    stubborn = np.array([937, 1314])
+
+    def picked(x):
+        return x[..., stubborn] if jnp.ndim(x) and x.shape[-1] == 1500 else x
+
+    problem = jax.tree.map(picked, many)
+    plain, found = (solve(jj.Newton(rescue=paths), problem) for paths in (0, 1))
+    assert np.all(plain.residual > 1e-3 * plain.size)
+    assert np.all(found.residual <= ROUNDING * found.size)
+
+
+def test_coupled_friction_obeys_its_laws_where_the_residual_says_so():
+    problem = contacts(1, 2, PROBLEMS, friction=(0.1, 0.5), compliance=1e-2)
+    found = solve(jj.Newton(iterations=12), problem)
+    solved = np.asarray(found.residual <= ROUNDING)
+    assert np.mean(solved) > 0.95
+    slips = 0
+    for e in np.flatnonzero(solved):
+        laws = laws_of(environment(problem, e))
+        x = np.concatenate([np.asarray(λ)[:, e] for λ in found.bounded])
+        assert violation(laws, x) < 2 * ROUNDING
+        width = laws.width(laws.impulse(x))
+        slips += np.sum((width > 0) & (np.abs(x) > width - ROUNDING))
+    assert slips > PROBLEMS / 2
+
+
+def test_coupled_friction_has_the_derivative_of_its_laws():
+    problem = contacts(1, 1, 8, friction=(0.1, 0.3), compliance=1e-2)
+    rng = np.random.default_rng(0)
+    towards, seen = (jnp.asarray(rng.normal(size=problem.rate.shape)) for _ in range(2))
+
+    def impulse(rate):
+        return jj.Newton(iterations=12).solve(jj.replace(problem, rate=rate)).impulse
+
+    @compiled
+    def differentiated(rate):
+        value, forward = jax.jvp(impulse, (rate,), (towards,))
+        (reverse,) = jax.vjp(impulse, rate)[1](seen)
+        return value, forward, reverse
+
+    eps = 1e-6
+    _, forward, reverse = differentiated(problem.rate)
+    ahead, behind = (differentiated(problem.rate + s * eps * towards)[0] for s in (1, -1))
+    np.testing.assert_allclose(forward, (ahead - behind) / (2 * eps), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(jnp.vdot(reverse, towards), jnp.vdot(seen, forward), rtol=1e-9)
+    assert jnp.max(jnp.abs(forward)) > 0.1

@@ -1,0 +1,330 @@
+"""The bounded solve: complementarity, boxes, smoothing, several laws on one coordinate."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from jaxjoints.assembly.constraints import start_impulses
+from jaxjoints.assembly.layout import layout
+from jaxjoints.solve.bounds import BoundedRows, complementarity
+from jaxjoints.solve.iteration import FEWEST, SOLVED
+from jaxjoints.solve.newton import Newton
+from jaxjoints.solve.problem import row_speeds
+from support import mechanisms
+from support.mechanisms import compiled, single
+from support.stops import DT, ENVIRONMENTS, ROUNDING, chain, problem_of, violent
+
+COLD = 15
+NOTHING = 1e-6  # N m s, impulse of a stop that does not push
+
+
+def solve(problem, start=None, **settings):
+    """The solution by Newton's method, compiled once for each number of iterations."""
+    return _solve(Newton(**settings), problem, start)
+
+
+_solve = compiled(Newton.solve)
+
+
+def speeds_of(problem, solution):
+    """Speeds of the coordinate rows after the impulses, shape (coordinate rows, environments)."""
+    structure = problem.structure
+    batch = solution.residual.shape
+    change = jnp.zeros((6, structure.bodies + 1, *batch))
+    for Y, (_, bodies) in zip(problem.Y, structure.sides, strict=True):
+        change = change.at[:, np.array(bodies)].add(
+            jnp.sum(jnp.broadcast_to(Y, (*Y.shape[:3], *batch)) * solution.impulse[None], axis=1)
+        )
+    speed = problem.rate + row_speeds(problem, change)
+    return speed, speed[np.array(structure.row), np.array(structure.node)]
+
+
+@pytest.fixture(scope="module")
+def limited():
+    """A chain of three with tight hard limits, violent states, and its rows."""
+    system, state = chain(3, [jj.Limits(-0.301, 0.301, erp=0.2, cfm=0.0)])
+    state = violent(system, state)
+    return system, state
+
+
+def test_stops_are_complementary_from_a_cold_start(limited):
+    problem = problem_of(*limited)
+    solution = solve(problem, None, iterations=COLD)
+    (bound,), (impulse,) = problem.bounds, solution.bounded
+    speed, u = speeds_of(problem, solution)
+    w = bound.sign * u + bound.bias
+    assert np.max(solution.residual) < ROUNDING
+    assert np.min(impulse) > -ROUNDING and np.min(w) > -ROUNDING
+    assert np.max(np.minimum(impulse, w)) < ROUNDING
+    assert np.mean(impulse > NOTHING) > 0.2, "the states should drive many joints into their stops"
+    # Hard rows of a chain are as good as rigid.
+    assert np.max(np.abs(np.asarray(speed)[problem.structure.hard])) < ROUNDING
+
+
+def test_warm_start_needs_few_steps(limited):
+    problem = problem_of(*limited)
+    first = solve(problem, None, iterations=COLD)
+    again = solve(problem, (first.impulse, first.bounded), iterations=1, rescue=0)
+    assert np.max(again.residual) < ROUNDING
+
+
+def test_residual_says_when_too_few_steps_were_taken(limited):
+    problem = problem_of(*limited)
+    assert np.max(solve(problem, None, iterations=1, rescue=0).residual) > 1e-3
+
+
+def test_smoothing_makes_the_product_a_barrier(limited):
+    """λ w = c ν² for every stop: an acceleration ν²/φ whatever the mass and the step."""
+    speed = 1e-2
+    problem = problem_of(*limited)
+    solution = solve(problem, None, iterations=COLD, smoothing=speed)
+    (bound,), (impulse,) = problem.bounds, solution.bounded
+    _, u = speeds_of(problem, solution)
+    w = bound.sign * u + bound.bias
+    row, node = np.array(problem.structure.row), np.array(problem.structure.node)
+    inverse_mass = sum(
+        jnp.sum(H * Y, axis=0)[row, node] for H, Y in zip(problem.H, problem.Y, strict=True)
+    )
+    # The product of a number near 1 and one near 1e-9 carries the rounding of the larger.
+    np.testing.assert_allclose(impulse * w * inverse_mass, speed**2, rtol=1e-4)
+
+
+def test_dry_friction_stays_in_its_box():
+    system, state = chain(3, [jj.DryFriction(40.0)])
+    state = violent(system, state, seed=1)
+    problem = problem_of(system, state)
+    solution = solve(problem, None, iterations=COLD)
+    (impulse,) = solution.bounded
+    _, u = speeds_of(problem, solution)
+    most = DT * 40.0
+    assert np.max(solution.residual) < ROUNDING
+    assert np.max(np.abs(impulse)) < most + ROUNDING
+    slips = np.abs(u) > 1e-6
+    assert slips.any() and (~slips).any()
+    np.testing.assert_allclose(
+        np.asarray(impulse)[slips], -most * np.sign(np.asarray(u)[slips]), atol=ROUNDING
+    )
+
+
+def test_slopes_of_a_box_are_mirror_images_and_never_negative():
+    """However far beyond the box: of negative slopes the shares of several laws would be noise."""
+    far = np.geomspace(1e-3, 1e8, 45)
+    speed = jnp.asarray(np.concatenate([-far, far]))
+    one = jnp.ones_like(speed)
+    box = BoundedRows(one, 0 * one, 0 * one, one, -0.1 * one, 0.1 * one)
+    _, slope = complementarity(box, 0 * one, speed, one, jnp.asarray(0.0))
+    left, right = np.split(np.asarray(slope), 2)
+    assert np.all(slope > 0)
+    np.testing.assert_allclose(left, right, rtol=1e-12)
+
+
+def test_all_laws_of_a_coordinate_hold_at_once():
+    """Damping, friction and stops share one row; each keeps its own law."""
+    laws = [
+        jj.Limits(-0.301, 0.301, erp=0.2, cfm=0.0),
+        jj.DryFriction(10.0),
+        jj.Damping(0.5),
+    ]
+    system, state = chain(3, laws)
+    state = violent(system, state, seed=2)
+    problem = problem_of(system, state)
+    solution = solve(problem, None, iterations=COLD)
+    assert np.max(solution.residual) < ROUNDING
+    _, u = speeds_of(problem, solution)
+    row, node = np.array(problem.structure.row), np.array(problem.structure.node)
+    total = solution.impulse[row, node]
+    (stop, friction), (stop_impulse, friction_impulse) = problem.bounds, solution.bounded
+    damping = -DT * 0.5 * u
+    np.testing.assert_allclose(
+        total, damping + stop.sign * stop_impulse + friction_impulse, atol=ROUNDING
+    )
+    w = stop.sign * u + stop.bias
+    assert np.max(np.minimum(stop_impulse, w)) < ROUNDING
+    assert np.max(np.abs(friction_impulse)) < DT * 10.0 + ROUNDING
+    assert friction.upper is not None
+
+
+def test_start_impulses_are_what_the_state_keeps(limited):
+    system, state = limited
+    new, info = jax.jit(lambda s: jj.step(system, s, dt=DT))(state)
+    impulse, (stops,) = start_impulses(layout(system), new.impulse)
+    assert impulse.shape == (6, 3, ENVIRONMENTS) and stops.shape == (3, ENVIRONMENTS)
+    assert np.max(info.residual) < ROUNDING
+    assert np.min(stops) > -ROUNDING
+
+
+# Single precision
+
+
+def responses(problem, solution):
+    """How much a unit error of speed in the rows that hold at a solution can change the speeds of
+    rows, and the impulses times the diagonal of A; the largest for each environment, and that
+    diagonal, shape (rows, nodes, environments).
+    """
+    structure = problem.structure
+    shape = (6, structure.bodies + 1, structure.rows, structure.nodes, ENVIRONMENTS)
+    H, Y = np.zeros(shape), np.zeros(shape)
+    for H_end, Y_end, (_, bodies) in zip(problem.H, problem.Y, structure.sides, strict=True):
+        for node, body in enumerate(bodies):
+            H[:, body, :, node] += H_end[:, :, node]
+            Y[:, body, :, node] += Y_end[:, :, node]
+    count = structure.rows * structure.nodes
+    H, Y = (np.moveaxis(x.reshape(-1, count, ENVIRONMENTS), -1, 0) for x in (H, Y))
+    A = np.swapaxes(H, 1, 2) @ Y
+    held = np.ones((ENVIRONMENTS, structure.rows, structure.nodes), bool)
+    held[:, structure.row, structure.node] = np.asarray(solution.bounded[0]).T > NOTHING
+    held = held.reshape(ENVIRONMENTS, count)
+    both = held[:, :, None] & held[:, None]
+    inverse = np.where(both, np.linalg.inv(np.where(both, A, np.eye(count))), 0.0)
+    diagonal = np.diagonal(A, axis1=1, axis2=2)
+    gains = A @ inverse, diagonal[..., None] * inverse
+    most = (np.abs(gain).sum(axis=2).max(axis=1) for gain in gains)
+    return *most, diagonal.T.reshape(solution.impulse.shape)
+
+
+def assert_as_close_as_its_rows_allow(problem, found):
+    """A solution in single precision of a problem in double."""
+    exact = solve(problem, None, iterations=COLD)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(found))
+    exact, found = jax.tree.map(lambda x: np.asarray(x, float), (exact, found))
+    # What a row may be wrong by: where the iteration ends.
+    wrong = SOLVED[4] * exact.size
+    assert np.all(found.residual <= wrong)
+    speed_gain, impulse_gain, diagonal = responses(problem, exact)
+    speeds = (speeds_of(problem, jax.tree.map(jnp.asarray, x))[0] for x in (found, exact))
+    change = np.subtract(*speeds)
+    assert np.all(np.abs(change) <= speed_gain * wrong)
+    change = diagonal * (found.impulse - exact.impulse)
+    assert np.all(np.abs(change) <= impulse_gain * wrong)
+    rows = problem.structure.row, problem.structure.node
+    change = diagonal[rows] * (found.bounded[0] - exact.bounded[0])
+    assert np.all(np.abs(change) <= impulse_gain * wrong)
+
+
+def test_single_precision_comes_as_close_as_its_rows_allow(limited):
+    problem = problem_of(*limited)
+    found = solve(single(problem), None, iterations=COLD)
+    assert_as_close_as_its_rows_allow(problem, found)
+
+
+def test_the_last_environments_go_on_by_themselves(limited):
+    problem = problem_of(limited[0], violent(*limited, seed=6))
+    first = solve(single(problem), None, iterations=1, rescue=0)
+    unsolved = np.sum(first.residual > SOLVED[4] * first.size)
+    assert 0 < unsolved <= FEWEST, "so few go on after the first step"
+    found = solve(single(problem), None, iterations=COLD, regroup=True)
+    assert_as_close_as_its_rows_allow(problem, found)
+
+
+def test_what_an_environment_gets_does_not_depend_on_its_neighbours(limited):
+    """Those solved early, in single precision, wait for the others as they are."""
+    problem = single(problem_of(*limited))
+    together = solve(problem, None, iterations=COLD)
+    first = solve(problem, None, iterations=1, rescue=0)
+    early = np.mean(first.residual <= SOLVED[4] * first.size)
+    assert 0 < early < 1, "some should be solved early and some not"
+
+    def repeated(i):
+        """Environment i in place of all: the same program, but no neighbour unlike it."""
+
+        def repeat(x):
+            one = x.ndim > 1 and x.shape[-1] == ENVIRONMENTS
+            return jnp.broadcast_to(x[..., i : i + 1], x.shape) if one else x
+
+        return jax.tree.map(repeat, problem)
+
+    for i in range(ENVIRONMENTS):
+        alone = solve(repeated(i), None, iterations=COLD)
+        jax.tree.map(
+            lambda x, y, i=i: np.testing.assert_array_equal(x[..., i], y[..., i]), together, alone
+        )
+
+
+def test_settings_out_of_range_are_named_with_a_remedy():
+    with pytest.raises(ValueError, match="iterations 0 must be at least 1"):
+        Newton(iterations=0)
+    for rescue in (-1, 18):
+        with pytest.raises(ValueError, match=f"rescue {rescue} must be 0 to 4 paths"):
+            Newton(rescue=rescue)
+
+
+def joined(*, laws=(), coupling=None, mimic=False, prescribed=False):
+    """Two bodies in a row on hinges, or the first on another joint, and what couples them."""
+    world = jj.SystemBuilder()
+    if prescribed:
+        world.body("a", prescribed=True)
+    else:
+        world.body("a", mass=1.0, inertia=(0.1, 0.1, 0.1))
+        world.joint("a", coupling or jj.Hinge((0.0, 1.0, 0.0)), child="a")
+    world.body("b", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    world.joint("b", jj.Hinge((0.0, 1.0, 0.0)), child="b", parent="a", laws=laws)
+    if mimic:
+        world.transmission("gear", jj.Mimic(2.0), joints=("a", "b"))
+    return world.build()[0]
+
+
+@pytest.mark.parametrize(
+    ("system", "independent"),
+    [
+        (partial(joined, laws=jj.Limits(-1.0, 1.0)), True),
+        (partial(joined, prescribed=True), True),
+        (partial(joined, laws=jj.Lock(0.0, engaged=True)), True),
+        (partial(joined, laws=jj.Lock(0.0)), False),
+        (partial(joined, coupling=jj.RollingDisc(0.3)), False),
+        (partial(joined, mimic=True), False),
+        (lambda: mechanisms.four_bar()[0], False),
+    ],
+    ids=["limits", "prescribed", "lock that opens", "lock", "rolling", "gear", "loop"],
+)
+def test_rows_are_independent_in_trees_of_joint_errors_alone(system, independent):
+    assert layout(system()).structure.independent is independent
+
+
+def rods(masses):
+    """Rods of these masses that hang in a row on hinges about y and x in turn."""
+    world = jj.SystemBuilder()
+    for i, mass in enumerate(masses):
+        world.body(str(i), mass=mass, inertia=mechanisms.rod_inertia(mass, 0.5)[::-1])
+        hang(world, i, 0.25)
+    return world.build()
+
+
+def bobs(inertia):
+    """Two bobs of 1 kg on strings of 1 m, as good as points."""
+    world = jj.SystemBuilder()
+    for i in range(2):
+        world.body(str(i), mass=1.0, inertia=(inertia,) * 3)
+        hang(world, i, 1.0)
+    return world.build()
+
+
+def hang(world, i, half):
+    axis = ((0.0, 1.0, 0.0), (1.0, 0.0, 0.0))[i % 2]
+    above = {"parent": str(i - 1), "frame_D": (0.0, 0.0, -half)} if i else {}
+    world.joint(str(i), jj.Hinge(axis), child=str(i), frame_C=(0.0, 0.0, half), q=0.4, **above)
+
+
+@pytest.mark.filterwarnings("ignore:.*differ by more than")
+@pytest.mark.parametrize(
+    ("built", "off"),
+    [
+        (partial(bobs, 1e-7), 1e-4),
+        (partial(rods, [1.0, 1e-6, 1e-6, 1.0]), 1e-3),
+        (partial(rods, [1.0, 1e-7, 1e-7, 1.0]), 1e-2),
+        (partial(rods, [1.0, 1.0, 1e8]), 1e-1),
+    ],
+    ids=["point masses", "light links", "lighter links", "heavy end"],
+)
+def test_trees_at_the_end_of_float32_stay_near_those_of_float64(built, off):
+    given = built()
+    exact, rounded = (np.asarray(swing(*cast(given)).position) for cast in (lambda x: x, single))
+    assert np.max(np.abs(rounded - exact)) < off
+
+
+@compiled
+def swing(system, state):
+    return jj.rollout(system, state, dt=DT, steps=500, record_every=500)[0]

@@ -1,0 +1,145 @@
+"""Derivatives of a solve: implicit and unrolled, first and second order, where rows change state,
+where bounds coincide, and where rows are redundant.
+"""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from jaxjoints.solve.bounds import LEAST_SPEED
+from jaxjoints.solve.newton import Newton
+from jaxjoints.solve.problem import body_velocities, row_speeds
+from support import mechanisms
+from support.contacts import contacts
+from support.differences import check_slopes, programs
+from support.mechanisms import compiled, rows_of_step
+
+DT = 1e-3
+STEPS = [1e-4] * 4
+
+
+@cache
+def problem(name):
+    """Rows of one step whose speeds are mild, some of them at their bounds."""
+    if name == "following":
+        rough = contacts(2, 2, 1, friction=(0.2, 0.4), compliance=0.01)
+        return jax.tree.map(lambda x: x[..., 0], rough)
+    limits, friction = jj.Limits(-0.301, 0.301, erp=0.2, cfm=0.0), jj.DryFriction(0.5)
+    if name == "redundant":
+        system, state = mechanisms.four_bar(crank_speed=2.0, laws=[friction])
+    else:
+        system, _ = mechanisms.chain(2, q=0.1, laws=[limits, friction])
+        state = system.state(
+            q={"0": 0.3, "1": -0.3},
+            qd={"0": 2.0, "1": -3.0},
+        )
+
+    found = compiled(partial(rows_of_step, dt=DT))(system, state)
+    if name == "coinciding":
+        *others, box = found.bounds
+        found = jj.replace(found, bounds=(*others, jj.replace(box, lower=box.upper)))
+    return found
+
+
+def changed(problem, x):
+    """The problem with its rows scaled, the bodies' speeds, the bounds' speeds and boxes moved."""
+    rng = np.random.default_rng(1)
+
+    def noise(shape):
+        return jnp.asarray(rng.standard_normal(shape))
+
+    structure = problem.structure
+    motion = noise((6, structure.bodies + 1)).at[:, -1].set(0.0)
+    scale = 1 + x[0] * noise(problem.rate.shape)
+    bounds = tuple(
+        jj.replace(bound, bias=bound.bias + x[2] * noise(bound.bias.shape))
+        if bound.upper is None
+        else jj.replace(bound, lower=bound.lower * (1 + x[3]), upper=bound.upper * (1 + x[3]))
+        for bound in problem.bounds
+    )
+    return jj.replace(
+        problem,
+        H=tuple(H * scale[None] for H in problem.H),
+        Y=tuple(Y * scale[None] for Y in problem.Y),
+        rate=scale * (problem.rate + x[1] * row_speeds(problem, motion)),
+        bounds=bounds,
+    )
+
+
+@cache
+def motion(name, smoothing, derivative):
+    """What the impulses make of the speeds of the bodies, a function of x (4,)."""
+    base = problem(name)
+    solver = Newton(smoothing=smoothing, iterations=12, derivative=derivative)
+    weights = np.random.default_rng(3).standard_normal((6, base.structure.bodies))
+
+    def outcome(x):
+        now = changed(base, x)
+        solution = solver.solve(now)
+        moved = body_velocities(now, solution.impulse)
+        total = jnp.stack([jnp.sum(moved**2), jnp.sum(moved * jnp.asarray(weights))])
+        return jnp.concatenate([total, jnp.stack([jnp.sum(x) for x in solution.bounded])])
+
+    return outcome
+
+
+CASES = pytest.mark.parametrize("name", ["limited", "coinciding", "redundant", "following"])
+WAYS = pytest.mark.parametrize("derivative", ["implicit", "unrolled"])
+
+
+@CASES
+@WAYS
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_first_derivatives_match_finite_differences(name, derivative, smoothing):
+    outcome = motion(name, smoothing, derivative)
+    check_slopes(outcome, [0.1, -0.05, 0.03, 0.02], STEPS, rtol=1e-6, atol=1e-8)
+
+
+@WAYS
+@pytest.mark.parametrize("name", ["limited", "following"])
+def test_second_derivatives_match_differences_of_the_first(name, derivative):
+    """Of a smooth solve, by forward over reverse and reverse over reverse."""
+    outcome = motion(name, 0.2, derivative)
+
+    def slope(x):
+        return jax.grad(lambda x: outcome(x) @ jnp.array([0.1, 1.0, 3.0, -2.0]))(x)
+
+    check_slopes(slope, [0.1, -0.05, 0.03, 0.02], STEPS, rtol=1e-6, atol=1e-6)
+
+
+def test_derivatives_stay_finite_where_a_row_changes_state():
+    """A stop whose impulse and speed are both zero, and beside that."""
+    system, state = mechanisms.slider(laws=[jj.Limits(lower=0.0)])
+
+    def speed(push):
+        control = jj.Control(effort=push[None])
+        return jj.step(system, state, control, dt=DT)[1].qd[0]
+
+    slopes = compiled(jax.vmap(jax.value_and_grad(speed)))
+    pushes = jnp.array([-1.0, -1e-12, 0.0, 1e-12, 1.0])
+    values, found = slopes(pushes)
+    free = DT / 2.0
+    assert np.all(np.isfinite(found))
+    # Even sharp bounds keep a least smoothing speed.
+    least = 2 * LEAST_SPEED[8]
+    np.testing.assert_allclose(values, free * np.maximum(pushes, 0), atol=least)
+    np.testing.assert_allclose(found[jnp.array([0, -1])], [0.0, free], atol=1e-12)
+    assert np.all((found >= 0) & (found <= free * (1 + 1e-12)))
+
+
+def test_a_batch_of_gradients_is_the_gradient_of_a_batch():
+    outcome = motion("limited", 0.2, "implicit")
+    points = 0.1 * jnp.asarray(np.random.default_rng(2).standard_normal((3, 4)))
+    each = compiled(jax.vmap(jax.grad(lambda x: outcome(x)[0])))(points)
+    whole = compiled(jax.grad(lambda x: jnp.sum(jax.vmap(outcome)(x)[:, 0])))(points)
+    np.testing.assert_allclose(each, whole, rtol=1e-9, atol=1e-12)
+
+
+def test_both_derivatives_are_the_same_where_the_iteration_has_ended():
+    at = jnp.array([0.1, -0.05, 0.03, 0.02])
+    found = [programs(motion("limited", 0.2, way))[1][1](at) for way in ("implicit", "unrolled")]
+    np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
