@@ -67,24 +67,28 @@ def ellipsoid(radii) -> Lines:
 
 
 RADII = (1.2, 0.9, 0.8)
-HILL = jj.Polynomial(
+HILL = jj.functions.Polynomial(
     jnp.array([[0.3, 0.0, -0.25], [0.0, 0.2, 0.0], [-0.2, 0.0, 0.0]]), coordinates=(0, 1)
 )
 WIRE = ((-1.2, -0.5, 0.2), (-0.5, 0.5, 0.5), (0.4, -0.3, -0.1), (1.2, 0.4, 0.5))
 STRIPS = ((-1.2, 0.5), (-0.3, 0.0), (0.5, 0.0), (1.2, 0.4))
 KNEE = jj.FunctionDriven(
     dof=1,
-    rotations=(jj.Constant(0.0), jj.Constant(0.0), jj.Linear(jnp.array([1.0]))),
+    rotations=(
+        jj.functions.Constant(0.0),
+        jj.functions.Constant(0.0),
+        jj.functions.Linear(jnp.array([1.0])),
+    ),
     translations=(
-        jj.Polynomial(jnp.array([0.2, 0.35])),
-        jj.Polynomial(jnp.array([0.0, 0.0, 0.25])),
-        jj.Constant(0.0),
+        jj.functions.Polynomial(jnp.array([0.2, 0.35])),
+        jj.functions.Polynomial(jnp.array([0.0, 0.0, 0.25])),
+        jj.functions.Constant(0.0),
     ),
 )
 
 
 @jj.struct
-class Egg(jj.Function):
+class Egg(jj.functions.Function):
     """|p / radii|² - 1: zero on an ellipsoid."""
 
     radii: jax.Array

@@ -48,7 +48,7 @@ def places(coupling: jj.Coupling, q: jax.Array) -> tuple[jax.Array, jax.Array]:
 @jax.jit
 def slips(coupling: jj.Coupling, q: jax.Array) -> jax.Array:
     """Residuals of velocity for unit speeds of each coordinate, (velocity_rows, k)."""
-    S, T = jj.JointSpace(coupling).motion_subspace(q), coupling.pose(q)
+    S, T = jj.joint_space.JointSpace(coupling).motion_subspace(q), coupling.pose(q)
     columns = [coupling.velocity_residual(T, S[:, j], jnp.zeros(())) for j in range(S.shape[1])]
     return jnp.stack(columns, axis=1)
 

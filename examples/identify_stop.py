@@ -28,7 +28,7 @@ class Problem(NamedTuple):
     recording: Recording
     residual: Partial
     truth: dict[str, float]
-    unknowns: dict[str, jj.Unknown]
+    unknowns: dict[str, jj.identification.Unknown]
     labels: dict[str, str]
 
 
@@ -66,7 +66,7 @@ def stop_problem(case: dict[str, Any], title: str, rng: np.random.Generator) -> 
     truth = truth_of_stop(case, recording, ratios=ratios)
     way = recording.coordinates(recording.motion)[0]
     unknowns = ranges(truth, rng) | {
-        "stop": jj.Unknown(jnp.asarray(way[0]), jnp.asarray(way.max()))
+        "stop": jj.identification.Unknown(jnp.asarray(way[0]), jnp.asarray(way.max()))
     }
     over = {name: f"{name}/mass" for name in ("inertia", "stiffness", "damping") if ratios}
     residual = Partial(stop_residuals, recording, jnp.asarray(float(ratios)))
@@ -84,10 +84,12 @@ def chain_problem(case: dict[str, Any], title: str, rng: np.random.Generator) ->
     return Problem(title, recording, residual, truth, ranges(truth, rng), over)
 
 
-def ranges(truth: dict[str, float], rng: np.random.Generator) -> dict[str, jj.Unknown]:
+def ranges(
+    truth: dict[str, float], rng: np.random.Generator
+) -> dict[str, jj.identification.Unknown]:
     """A decade for each positive number, the truth anywhere in it."""
     lows = {name: jnp.asarray(true * 10 ** -rng.uniform(0.1, 0.9)) for name, true in truth.items()}
-    return {name: jj.Unknown(low, 10 * low, log=True) for name, low in lows.items()}
+    return {name: jj.identification.Unknown(low, 10 * low, log=True) for name, low in lows.items()}
 
 
 def problems() -> list[Problem]:
@@ -104,7 +106,7 @@ def problems() -> list[Problem]:
     return [make(cases[name], title, rng) for title, (make, name) in named.items()]
 
 
-def compared(problem: Problem, found: jj.Identified) -> list[tuple[Any, ...]]:
+def compared(problem: Problem, found: jj.identification.Identified) -> list[tuple[Any, ...]]:
     """Rows for the table; errors and deviations in percent of the truth, or of the range if 0."""
     rows = []
     for name, true in problem.truth.items():
@@ -128,7 +130,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[Any, ...]]]
     print(f"± is one standard deviation, if each pose has noise of {noise}, the first one none")
     for i, problem in enumerate(problems()):
         progress = Progress(problem.title)
-        found = jj.identify(
+        found = jj.identification.identify(
             problem.residual,
             problem.unknowns,
             key=jax.random.key(i),

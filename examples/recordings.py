@@ -29,7 +29,7 @@ class Recording:
 
     system: jj.System
     start: jj.State
-    motion: jj.Motion
+    motion: jj.identification.Motion
     wrench: jax.Array
     dt: jax.Array
 
@@ -38,15 +38,15 @@ class Recording:
         start = jj.replicate(self.start, system.mass.shape[-1])
         control = jj.Control(wrench=self.wrench)
         options = {"follow": follow, "noise": NOISE, "dt": self.dt, "scheme": ODE}
-        return jj.pose_residuals(system, start, self.motion, control, **options)
+        return jj.identification.pose_residuals(system, start, self.motion, control, **options)
 
-    def coordinates(self, motion: jj.Motion) -> np.ndarray:
+    def coordinates(self, motion: jj.identification.Motion) -> np.ndarray:
         """Joint coordinates along a motion, shape (joints, time)."""
         poses = {name: jnp.moveaxis(x, 0, -1) for name, x in vars(motion).items()}
         states = jj.replace(jj.replicate(self.start, len(motion.position)), **poses)
         return np.asarray(jax.jit(jj.coordinates)(self.system, states))
 
-    def fitted(self, residuals: np.ndarray) -> jj.Motion:
+    def fitted(self, residuals: np.ndarray) -> jj.identification.Motion:
         """The motion with the simulated poses that left these residuals."""
         position, quaternion = np.array(self.motion.position), np.array(self.motion.quaternion)
         left = residuals.reshape(len(position) - 1, 7, -1)
@@ -72,7 +72,9 @@ def record(case: dict[str, Any], *, steps: int, laws=(), inertias=((1.0, 1.0, 1.
     position, quaternion = (
         np.swapaxes(case["trajectory"][field][: steps + 2], 1, 2) for field in ("pos", "quat")
     )
-    motion = jj.Motion.from_poses(position, quaternion, dt=world["dt"], rotation=ODE.rotation)
+    motion = jj.identification.Motion.from_poses(
+        position, quaternion, dt=world["dt"], rotation=ODE.rotation
+    )
     # Softness below rounding is none at all.
     cfm = world["cfm"] if world["cfm"] > 1e-9 else 0.0
     builder = jj.SystemBuilder(gravity=world["gravity"], erp=world["erp"], cfm=cfm)

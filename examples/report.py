@@ -10,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from recordings import Recording
 
-from jaxjoints import Hinge, Identified
+from jaxjoints import Hinge
+from jaxjoints.tools.identification import Identified
 
 
 class Progress:

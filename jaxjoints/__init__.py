@@ -7,6 +7,7 @@ either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`
 from .algebra.pytree import map_trailing, replace, static, struct
 from .algebra.spatial import Pose
 from .build.builder import SystemBuilder
+from .couplings import functions, shapes
 from .couplings.compound import (
     Chain,
     DoubleHinge,
@@ -21,7 +22,6 @@ from .couplings.curve import PointOnCurve, PointOnLevelSet, PointOnSurface
 from .couplings.distance import DoubleBall, Rope
 from .couplings.ellipsoid import Ellipsoid, Ellipsoid3
 from .couplings.function_driven import FunctionDriven
-from .couplings.functions import Constant, Function, Linear, Polynomial, Spline, Sum
 from .couplings.gear import BevelGear, SpurGear
 from .couplings.gimbal import FreeEuler, Gimbal
 from .couplings.linear import Cylindrical, Helical, Slider, Translation
@@ -31,27 +31,17 @@ from .couplings.released import Released
 from .couplings.rigid import Fixed, Free, FreeRodrigues
 from .couplings.rolling import RollingDisc, RollingSphere
 from .couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
-from .couplings.shapes import Box, Capsule, HalfSpace, Point, Sphere, Touch, touches
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
+from .laws import fields, transmissions
 from .laws.contact import ContactFriction, ContactLimits, contact_laws
 from .laws.drives import Armature, Effort, Motor, Servo
 from .laws.engagement import Engagement
-from .laws.fields import BodyDamping, BodyMotion, Drag, Field, PointForce
 from .laws.friction import CoulombFriction, DryFriction
 from .laws.law import CoordinateState, Law
 from .laws.limits import LimitForce, Limits, Lock
 from .laws.softness import Bushing, Compliance, Softness, softness_spring, spring_softness
 from .laws.springs import Damping, SpringDamper
-from .laws.transmissions import (
-    Differential,
-    Follower,
-    Mimic,
-    RackAndPinion,
-    SwingCone,
-    Transmission,
-    Weighted,
-)
 from .model.external import wrench_at
 from .model.kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
 from .model.state import Control, Info, State, replicate
@@ -66,11 +56,17 @@ from .simulate.step import project, step
 from .simulate.tiles import use_all_cores
 from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
-from .tools.configurations import BodySpeeds, SineCosine, UnitQuaternion
-from .tools.identify import Identified, Motion, Unknown, identify, pose_residuals
-from .tools.joint_space import JointSpace
+from .tools import identification, joint_space
 
 __all__ = [
+    # families: functions of coordinates, shapes that touch, forces from outside, couplings of
+    # coordinates, one joint in joint space, parameters from recordings
+    "functions",
+    "shapes",
+    "fields",
+    "transmissions",
+    "joint_space",
+    "identification",
     # describing a mechanism
     "SystemBuilder",
     "WORLD",
@@ -127,28 +123,6 @@ __all__ = [
     "ContactLimits",
     "ContactFriction",
     "contact_laws",
-    "Sphere",
-    "Capsule",
-    "Box",
-    "Point",
-    "HalfSpace",
-    "Touch",
-    "touches",
-    # coupling the coordinates of several joints
-    "Transmission",
-    "Weighted",
-    "Mimic",
-    "RackAndPinion",
-    "Differential",
-    "Follower",
-    "SwingCone",
-    # functions of coordinates
-    "Function",
-    "Constant",
-    "Linear",
-    "Polynomial",
-    "Spline",
-    "Sum",
     # writing a coupling
     "Coupling",
     "CouplingRows",
@@ -172,14 +146,8 @@ __all__ = [
     "Effort",
     "spring_softness",
     "softness_spring",
-    # forces from outside
-    "Field",
-    "BodyMotion",
-    "PointForce",
-    "Drag",
-    "BodyDamping",
-    "wrench_at",
     # simulating
+    "wrench_at",
     "System",
     "State",
     "Control",
@@ -208,17 +176,6 @@ __all__ = [
     "readout",
     "Readout",
     "Readings",
-    # one joint in joint space
-    "JointSpace",
-    "BodySpeeds",
-    "SineCosine",
-    "UnitQuaternion",
-    # identifying
-    "identify",
-    "Identified",
-    "Unknown",
-    "Motion",
-    "pose_residuals",
     # records
     "struct",
     "static",

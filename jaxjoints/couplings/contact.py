@@ -61,7 +61,7 @@ class Contact(_Contact):
 
     shape_C, shape_D: a pair of `shapes.candidates`
 
-    >>> from jaxjoints import HalfSpace, Sphere
+    >>> from jaxjoints.couplings.shapes import HalfSpace, Sphere
     >>> ball = Contact(Sphere(radius=0.5), HalfSpace())
     >>> print(ball.coordinates(Pose.along_z(0.75)))
     [0.25 0.   0.   0.   0.   0.  ]

@@ -9,8 +9,8 @@ import pytest
 import jaxjoints as jj
 from support.mechanisms import compiled
 
-BALL, GROUND = jj.Sphere(0.3), jj.HalfSpace()
-BOX = jj.Box((0.4, 0.3, 0.2))
+BALL, GROUND = jj.shapes.Sphere(0.3), jj.shapes.HalfSpace()
+BOX = jj.shapes.Box((0.4, 0.3, 0.2))
 
 
 def build(shape_C=BALL, shape_D=GROUND, **surface):
@@ -23,14 +23,14 @@ def build(shape_C=BALL, shape_D=GROUND, **surface):
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ((jj.Sphere(-0.3),), "contact 'foot': shape_C Sphere radius -0.3 must be > 0"),
-        ((jj.Sphere(0.0),), "contact 'foot': shape_C Sphere radius 0.0 must be > 0 .*Point"),
-        ((jj.Capsule(0.1, 0.0),), "shape_C Capsule length 0.0 must be > 0 .*Sphere"),
-        ((jj.Capsule(np.nan, 1.0),), "shape_C Capsule radius nan must be > 0"),
-        ((jj.Box((0.1, 0.2)),), r"shape_C Box size has shape \(2,\); give the three edges"),
-        ((jj.Box((0.1, -0.2, 0.3)),), "shape_C Box size -0.2 must be > 0"),
+        ((jj.shapes.Sphere(-0.3),), "contact 'foot': shape_C Sphere radius -0.3 must be > 0"),
+        ((jj.shapes.Sphere(0.0),), "contact 'foot': shape_C Sphere radius 0.0 must be > 0 .*Point"),
+        ((jj.shapes.Capsule(0.1, 0.0),), "shape_C Capsule length 0.0 must be > 0 .*Sphere"),
+        ((jj.shapes.Capsule(np.nan, 1.0),), "shape_C Capsule radius nan must be > 0"),
+        ((jj.shapes.Box((0.1, 0.2)),), r"shape_C Box size has shape \(2,\); give the three edges"),
+        ((jj.shapes.Box((0.1, -0.2, 0.3)),), "shape_C Box size -0.2 must be > 0"),
         ((BALL, 0.3), "contact 'foot': shape_D 0.3 is not a shape; give one such as"),
-        ((jj.Point,), r"contact 'foot': shape_C .*Point.* is not a shape; write Point\(\)"),
+        ((jj.shapes.Point,), r"contact 'foot': shape_C .*Point.* is not a shape; write Point\(\)"),
         (
             (BOX, BALL),
             "'foot': there is no gap function for Box and Sphere; .*ContactPoint",
@@ -72,7 +72,7 @@ def test_surfaces_that_cannot_be_are_refused(surface, message):
     ("coupling", "message"),
     [
         (jj.Contact(BOX, GROUND), "joint 'a': Contact touches in 8 points; use .*SystemBuilder"),
-        (jj.Contact(jj.Sphere(-1.0), GROUND), "Contact shape_C: Sphere radius -1.0 must be > 0"),
+        (jj.Contact(jj.shapes.Sphere(-1.0), GROUND), "Contact shape_C: Sphere radius -1.0 must be > 0"),
         (jj.Contact(BALL, BOX), "Contact there is no gap function for Sphere and Box"),
         (jj.ContactPoint(normal=(0.0, 0.0, 0.0)), "ContactPoint normal .* has length 0"),
         (jj.ContactPoint(point_C=(0.0, 0.0)), r"point_C has shape \(2,\); a point has 3"),

@@ -12,10 +12,8 @@ from jaxjoints import (
     ConstantVelocity,
     Cylindrical,
     DoubleHinge,
-    Function,
     Hinge,
     Limits,
-    Linear,
     PointOnCurve,
     Pose,
     Rope,
@@ -27,6 +25,7 @@ from jaxjoints import (
     step,
     struct,
 )
+from jaxjoints.couplings.functions import Function, Linear
 from support.mechanisms import G, compiled
 
 EXACT = 1e-11  # float64, some hundred roundings of numbers of order ten

@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxjoints import Box, Capsule, Contact, ContactPoint, HalfSpace, Point, Pose, Sphere, touches
+from jaxjoints import Contact, ContactPoint, Pose
 from jaxjoints.algebra.spatial import retract
-from jaxjoints.couplings.shapes import PARALLEL, touch
+from jaxjoints.couplings.shapes import (
+    PARALLEL,
+    Box,
+    Capsule,
+    HalfSpace,
+    Point,
+    Sphere,
+    touch,
+    touches,
+)
 from support.mechanisms import compiled, single
 
 COUNT = 200

@@ -34,7 +34,7 @@ FORCE = 2 * 1e-10 * MASS / DT
 def scene():
     """Bodies by the name of what they show, and the state they start from."""
     world = jj.SystemBuilder()
-    ground, ball = jj.HalfSpace(), jj.Sphere(RADIUS)
+    ground, ball = jj.shapes.HalfSpace(), jj.shapes.Sphere(RADIUS)
     row = {}
 
     def add(name, height, inertia=(ROUND,) * 3, velocity=(0.0,) * 6, at=None):
@@ -56,8 +56,8 @@ def scene():
     world.contact("stack", ball, ball, child="upper", parent="lower", friction=0.5)
     box = MASS / 12 * (np.dot(SIZE, SIZE) - np.square(SIZE))
     add("box", SIZE[2] / 2, box)
-    world.contact("box", jj.Box(SIZE), ground, child="box", friction=0.5)
-    rod = jj.Capsule(0.1, 0.8)
+    world.contact("box", jj.shapes.Box(SIZE), ground, child="box", friction=0.5)
+    rod = jj.shapes.Capsule(0.1, 0.8)
     half = np.sqrt(0.5)
     lying = ((0.0, 0.0, 0.0), (half, half, 0.0, 0.0))
     add("lies", 0.1, (0.1, 0.1, 0.1))
@@ -187,7 +187,7 @@ def thrown(numbers):
     """
     vx, vz, spin, e, friction, radius, height = numbers
     system, state = FLIGHT
-    coupling = jj.Contact(jj.Sphere(radius), jj.HalfSpace())
+    coupling = jj.Contact(jj.shapes.Sphere(radius), jj.shapes.HalfSpace())
     laws = system.joint("ground").laws
     laws = jj.replace(laws[0], restitution=e), *(jj.replace(x, friction=friction) for x in laws[1:])
     zero = jnp.zeros_like(vx)
@@ -210,7 +210,12 @@ def flight():
     world = jj.SystemBuilder()
     body = world.body("ball", mass=1.0, inertia=(0.02,) * 3, pose=(0.0, 0.0, 1.0))
     world.contact(
-        "ground", jj.Sphere(0.25), jj.HalfSpace(), child=body, friction=0.3, restitution=0.5
+        "ground",
+        jj.shapes.Sphere(0.25),
+        jj.shapes.HalfSpace(),
+        child=body,
+        friction=0.3,
+        restitution=0.5,
     )
     return world.build()
 

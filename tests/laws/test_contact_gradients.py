@@ -74,7 +74,7 @@ def built():
             pose=(0.0, 3.0 * i, RADIUS + height),
             velocity=(*velocity, *omega),
         )
-        world.contact(name, jj.Sphere(RADIUS), jj.HalfSpace(), child=name, **surface)
+        world.contact(name, jj.shapes.Sphere(RADIUS), jj.shapes.HalfSpace(), child=name, **surface)
     return world.build()
 
 

@@ -18,10 +18,10 @@ from jaxjoints import (
     SemiImplicitEuler,
     Slider,
     SystemBuilder,
-    Weighted,
     replace,
     step,
 )
+from jaxjoints.laws.transmissions import Weighted
 from support import artisynth_scenes as scenes
 from support import mechanisms, oracle
 from support.mechanisms import X, compiled

@@ -9,12 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 from jaxjoints import (
-    BodyDamping,
-    BodyMotion,
     Control,
-    Drag,
-    Field,
-    PointForce,
     Pose,
     SystemBuilder,
     energy,
@@ -27,6 +22,7 @@ from jaxjoints import (
     wrench_at,
 )
 from jaxjoints.algebra.rotation import cross, norm
+from jaxjoints.laws.fields import BodyDamping, BodyMotion, Drag, Field, PointForce
 from support import mechanisms
 from support.differences import check_slopes
 from support.mechanisms import compiled

@@ -25,12 +25,12 @@ from jaxjoints import (
     SemiImplicitEuler,
     Servo,
     SpringDamper,
-    SwingCone,
     SystemBuilder,
     Translation,
     replace,
     step,
 )
+from jaxjoints.laws.transmissions import SwingCone
 from support.differences import MOTION, central, programs, pushed
 
 DT = 1e-2

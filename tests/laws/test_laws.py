@@ -21,7 +21,6 @@ from jaxjoints import (
     SemiImplicitEuler,
     Servo,
     SpringDamper,
-    SwingCone,
     SystemBuilder,
     replace,
     replicate,
@@ -29,6 +28,7 @@ from jaxjoints import (
     step,
 )
 from jaxjoints.algebra.spatial import quat_to_matrix
+from jaxjoints.laws.transmissions import SwingCone
 from support import mechanisms, oracle
 from support.mechanisms import G, X, Z, compiled
 

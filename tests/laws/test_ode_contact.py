@@ -66,7 +66,7 @@ class Bench:
         for i in range(self.contacts):
             builder.joint(
                 f"{i}",
-                jj.Contact(jj.Point(), jj.HalfSpace())
+                jj.Contact(jj.shapes.Point(), jj.shapes.HalfSpace())
                 if self.shapes
                 else jj.ContactPoint(tangent=(1.0, 0.0, 0.0)),
                 child="0",

@@ -9,13 +9,13 @@ from jaxjoints import (
     Compliance,
     Fixed,
     Hinge,
-    Mimic,
     SemiImplicitEuler,
     Slider,
     Softness,
     SystemBuilder,
     step,
 )
+from jaxjoints.laws.transmissions import Mimic
 from support import oracle
 from support.mechanisms import X, Z, compiled
 

@@ -10,20 +10,13 @@ import pytest
 from jaxjoints import (
     WORLD,
     Control,
-    Differential,
-    Follower,
     Hinge,
     Limits,
-    Mimic,
-    Polynomial,
-    RackAndPinion,
     SemiImplicitEuler,
     Slider,
     Softness,
     SpringDamper,
     SystemBuilder,
-    Transmission,
-    Weighted,
     energy,
     project,
     replace,
@@ -31,6 +24,15 @@ from jaxjoints import (
     speeds,
     step,
     struct,
+)
+from jaxjoints.couplings.functions import Polynomial
+from jaxjoints.laws.transmissions import (
+    Differential,
+    Follower,
+    Mimic,
+    RackAndPinion,
+    Transmission,
+    Weighted,
 )
 from support import mechanisms
 from support.differences import check_slopes

@@ -19,7 +19,6 @@ from jaxjoints import (
     Fixed,
     Hinge,
     Limits,
-    Mimic,
     Rattle,
     RungeKutta,
     SemiImplicitEuler,
@@ -35,6 +34,7 @@ from jaxjoints import (
     step,
     struct,
 )
+from jaxjoints.laws.transmissions import Mimic
 from support import mechanisms
 from support.couplings_catalog import MovingPlane
 from support.mechanisms import G, compiled

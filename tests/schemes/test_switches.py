@@ -13,13 +13,13 @@ from jaxjoints import (
     Hinge,
     Limits,
     Lock,
-    Mimic,
     SemiImplicitEuler,
     SystemBuilder,
     replace,
     replicate,
     step,
 )
+from jaxjoints.laws.transmissions import Mimic
 from support.mechanisms import G, X, Y, compiled, single
 
 EXACT = 1e-12

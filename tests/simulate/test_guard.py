@@ -7,17 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxjoints import (
-    Cause,
-    Control,
-    Field,
-    SystemBuilder,
-    replace,
-    replicate,
-    rollout,
-    step,
-    struct,
-)
+from jaxjoints import Cause, Control, SystemBuilder, replace, replicate, rollout, step, struct
+from jaxjoints.laws.fields import Field
 from support import mechanisms
 from support.mechanisms import compiled
 

@@ -10,7 +10,6 @@ import pytest
 from jaxjoints import (
     Control,
     Limits,
-    Mimic,
     SpringDamper,
     SystemBuilder,
     energies,
@@ -21,6 +20,7 @@ from jaxjoints import (
     rollout,
     step,
 )
+from jaxjoints.laws.transmissions import Mimic
 from support import mechanisms
 from support.mechanisms import compiled
 

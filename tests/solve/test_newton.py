@@ -263,7 +263,7 @@ def joined(*, laws=(), coupling=None, mimic=False, prescribed=False):
     world.body("b", mass=1.0, inertia=(0.1, 0.1, 0.1))
     world.joint("b", jj.Hinge((0.0, 1.0, 0.0)), child="b", parent="a", laws=laws)
     if mimic:
-        world.transmission("gear", jj.Mimic(2.0), joints=("a", "b"))
+        world.transmission("gear", jj.transmissions.Mimic(2.0), joints=("a", "b"))
     return world.build()[0]
 
 

@@ -19,7 +19,6 @@ from jaxjoints import (
     Info,
     LimitForce,
     Limits,
-    Mimic,
     Planar,
     SemiImplicitEuler,
     Slider,
@@ -36,6 +35,7 @@ from jaxjoints import (
 )
 from jaxjoints.algebra.spatial import quat_rotate
 from jaxjoints.assembly.layout import layout
+from jaxjoints.laws.transmissions import Mimic
 from jaxjoints.model.kinematics import joint_places, prepare
 from support import oracle
 from support.mechanisms import compiled

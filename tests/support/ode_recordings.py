@@ -224,7 +224,7 @@ def add(builder: jj.SystemBuilder, run: Run) -> None:
     for i, body in enumerate(case["bodies"]):
         builder.body(f"{run}/{i}", mass=body["mass"], inertia=body["inertia_body"])
         if "linear_damping" in body:
-            damping = jj.BodyDamping(body["linear_damping"], body["angular_damping"])
+            damping = jj.fields.BodyDamping(body["linear_damping"], body["angular_damping"])
             builder.field(f"{run}/{i} damping", damping, bodies=f"{run}/{i}")
     for i, joint in enumerate(case["joints"]):
         if joint["type"] == "null":

@@ -6,24 +6,14 @@ import numpy as np
 import pytest
 from jax.tree_util import Partial
 
-from jaxjoints import (
-    Limits,
-    Motion,
-    Newton,
-    SemiImplicitEuler,
-    Unknown,
-    identify,
-    pose_residuals,
-    replace,
-    replicate,
-    step,
-)
+from jaxjoints import Limits, Newton, SemiImplicitEuler, replace, replicate, step
 from jaxjoints.algebra.spatial import (
     quat_from_rotation_vector,
     quat_integrate_linearized,
     quat_multiply,
     quat_normalize,
 )
+from jaxjoints.tools.identification import Motion, Unknown, identify, pose_residuals
 from support.mechanisms import compiled, pendulum
 
 DT = 0.01

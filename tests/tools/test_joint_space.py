@@ -21,16 +21,18 @@ DIFFERENCED = 1e-8  # STEP⁴ times a fifth derivative, and rounding / STEP
 SHIFTS = STEP * np.array([0.0, 1.0, -1.0, 2.0, -2.0])
 TIME = 0.3
 
-IN_COORDINATES = {name: jj.JointSpace(entry.coupling, t=TIME) for name, entry in CATALOG.items()}
+IN_COORDINATES = {
+    name: jj.joint_space.JointSpace(entry.coupling, t=TIME) for name, entry in CATALOG.items()
+}
 OTHERWISE = {
-    "hinge by sine and cosine": jj.SineCosine(jj.Hinge(TILTED)),
-    "planar with body speeds": jj.BodySpeeds(jj.Planar()),
-    "cylindrical with body speeds": jj.BodySpeeds(jj.Cylindrical(TILTED)),
-    "screw with body speeds": jj.BodySpeeds(Screw(jnp.array(0.5))),
-    "gimbal with body speeds": jj.BodySpeeds(Gimbal()),
-    "free by Rodrigues parameters with body speeds": jj.BodySpeeds(jj.FreeRodrigues()),
-    "ball by quaternion": jj.UnitQuaternion(jj.Ball()),
-    "free by quaternion": jj.UnitQuaternion(jj.Free()),
+    "hinge by sine and cosine": jj.joint_space.SineCosine(jj.Hinge(TILTED)),
+    "planar with body speeds": jj.joint_space.BodySpeeds(jj.Planar()),
+    "cylindrical with body speeds": jj.joint_space.BodySpeeds(jj.Cylindrical(TILTED)),
+    "screw with body speeds": jj.joint_space.BodySpeeds(Screw(jnp.array(0.5))),
+    "gimbal with body speeds": jj.joint_space.BodySpeeds(Gimbal()),
+    "free by Rodrigues parameters with body speeds": jj.joint_space.BodySpeeds(jj.FreeRodrigues()),
+    "ball by quaternion": jj.joint_space.UnitQuaternion(jj.Ball()),
+    "free by quaternion": jj.joint_space.UnitQuaternion(jj.Free()),
 }
 SPACES = {**IN_COORDINATES, **OTHERWISE}
 REDUNDANT = [name for name, space in SPACES.items() if space.positions > space.velocities]
@@ -231,13 +233,13 @@ def size(x):
 
 def test_principal_values_are_the_nearest_to_zero():
     turned = jnp.array([5.0, 0.0, 0.0])
-    assert_close(jj.JointSpace(jj.Ball()).principal(turned), [5 - 2 * np.pi, 0, 0])
-    hinge = jj.JointSpace(jj.Hinge())
+    assert_close(jj.joint_space.JointSpace(jj.Ball()).principal(turned), [5 - 2 * np.pi, 0, 0])
+    hinge = jj.joint_space.JointSpace(jj.Hinge())
     assert_close(hinge.principal(jnp.array([20.0])), [20 - 6 * np.pi])
     quaternion = jnp.array([-0.6, 0.0, 0.8, 0.0])
-    assert_close(jj.UnitQuaternion(jj.Ball()).principal(quaternion), -quaternion)
+    assert_close(jj.joint_space.UnitQuaternion(jj.Ball()).principal(quaternion), -quaternion)
     shadowed = jnp.array([1.0, 2.0, 3.0, 0.0, 0.0, 2.0])
-    principal = jj.JointSpace(jj.FreeRodrigues()).principal(shadowed)
+    principal = jj.joint_space.JointSpace(jj.FreeRodrigues()).principal(shadowed)
     assert_close(principal, [1, 2, 3, 0, 0, -0.5])
 
 
@@ -291,18 +293,20 @@ def test_bounds_are_those_of_the_laws():
         jj.Lock(value=0.7, coordinate=2),
         jj.Damping(1.0),
     )
-    ball = jj.JointSpace(jj.Ball(), laws=laws, max_speed=2.0, max_effort=jnp.array([1.0, 2.0, 3.0]))
+    ball = jj.joint_space.JointSpace(
+        jj.Ball(), laws=laws, max_speed=2.0, max_effort=jnp.array([1.0, 2.0, 3.0])
+    )
     assert_close(ball.position_bounds(), [[-np.inf, -0.5, 0.7], [np.inf, 3, 0.7]])
     assert_close(ball.velocity_bounds(), [[-2, -2, -2], [2, 2, 2]])
     assert_close(ball.effort_bounds(), [[-1, -2, -3], [1, 2, 3]])
-    free = jj.JointSpace(jj.Ball())
+    free = jj.joint_space.JointSpace(jj.Ball())
     for bounds in (free.position_bounds(), free.velocity_bounds(), free.effort_bounds()):
         assert_close(bounds, np.outer([-np.inf, np.inf], np.ones(3)))
 
 
 def test_random_configurations_keep_bounds_and_are_spread():
     laws = (jj.Limits(lower=-0.5, coordinate=1), jj.Limits(lower=2.0, coordinate=2))
-    ball = jj.JointSpace(jj.Ball(), laws=laws)
+    ball = jj.joint_space.JointSpace(jj.Ball(), laws=laws)
     keys = jax.random.split(jax.random.key(3), 500)
     q = jax.vmap(ball.random)(keys)
     assert_close(q.min(axis=0), [-1, -0.5, 2], 0.03)
@@ -315,7 +319,7 @@ def test_random_configurations_keep_bounds_and_are_spread():
 
 
 def test_precision_is_that_of_the_configuration():
-    space = jj.UnitQuaternion(jj.Free())
+    space = jj.joint_space.UnitQuaternion(jj.Free())
     x, v = jnp.array([0, 0, 0, 1, 0, 0, 0], jnp.float32), jnp.ones(6, jnp.float32)
     found = (space.acceleration(x, v, v), space.rates(x, v), space.local_rates(x, x, v))
     assert all(leaf.dtype == jnp.float32 for leaf in found)
@@ -324,12 +328,23 @@ def test_precision_is_that_of_the_configuration():
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda: jj.BodySpeeds(jj.Universal()), "BodySpeeds: the free motion of Universal turns"),
-        (lambda: jj.SineCosine(jj.Ball()), "SineCosine: Ball has 3 coordinates"),
-        (lambda: jj.SineCosine(jj.Slider()), "SineCosine: Slider is not where it was after a turn"),
-        (lambda: jj.UnitQuaternion(jj.Hinge()), "UnitQuaternion: the rotation of Hinge"),
         (
-            lambda: jj.JointSpace(jj.Hinge(), laws=(jj.Limits(lower=0.0, coordinate=1),)),
+            lambda: jj.joint_space.BodySpeeds(jj.Universal()),
+            "BodySpeeds: the free motion of Universal turns",
+        ),
+        (lambda: jj.joint_space.SineCosine(jj.Ball()), "SineCosine: Ball has 3 coordinates"),
+        (
+            lambda: jj.joint_space.SineCosine(jj.Slider()),
+            "SineCosine: Slider is not where it was after a turn",
+        ),
+        (
+            lambda: jj.joint_space.UnitQuaternion(jj.Hinge()),
+            "UnitQuaternion: the rotation of Hinge",
+        ),
+        (
+            lambda: jj.joint_space.JointSpace(
+                jj.Hinge(), laws=(jj.Limits(lower=0.0, coordinate=1),)
+            ),
             "JointSpace: Limits acts on coordinate 1, but Hinge has 1; they count from 0",
         ),
     ],
@@ -341,4 +356,4 @@ def test_views_that_make_no_sense_are_refused(make, complaint):
 
 def test_configurations_of_the_wrong_length_are_refused():
     with pytest.raises(AssertionError, match="shape"):
-        jj.JointSpace(jj.Hinge()).twist(jnp.zeros(2), jnp.zeros(1))
+        jj.joint_space.JointSpace(jj.Hinge()).twist(jnp.zeros(2), jnp.zeros(1))

@@ -26,14 +26,14 @@ POSITIONS = {"QuaternionFloating": [4, 5, 6, 0, 1, 2, 3], "SPQuatFloating": LINE
 
 AXES = {"Revolute", "SinCosRevolute", "Prismatic"}
 SPACES = {
-    "Fixed": lambda: jj.JointSpace(jj.Fixed()),
-    "Revolute": lambda axis: jj.JointSpace(jj.Hinge(axis)),
-    "SinCosRevolute": lambda axis: jj.SineCosine(jj.Hinge(axis)),
-    "Prismatic": lambda axis: jj.JointSpace(jj.Slider(axis)),
-    "Planar": lambda: jj.BodySpeeds(jj.Planar()),
-    "QuaternionSpherical": lambda: jj.UnitQuaternion(jj.Ball()),
-    "QuaternionFloating": lambda: jj.UnitQuaternion(jj.Free()),
-    "SPQuatFloating": lambda: jj.BodySpeeds(jj.FreeRodrigues()),
+    "Fixed": lambda: jj.joint_space.JointSpace(jj.Fixed()),
+    "Revolute": lambda axis: jj.joint_space.JointSpace(jj.Hinge(axis)),
+    "SinCosRevolute": lambda axis: jj.joint_space.SineCosine(jj.Hinge(axis)),
+    "Prismatic": lambda axis: jj.joint_space.JointSpace(jj.Slider(axis)),
+    "Planar": lambda: jj.joint_space.BodySpeeds(jj.Planar()),
+    "QuaternionSpherical": lambda: jj.joint_space.UnitQuaternion(jj.Ball()),
+    "QuaternionFloating": lambda: jj.joint_space.UnitQuaternion(jj.Free()),
+    "SPQuatFloating": lambda: jj.joint_space.BodySpeeds(jj.FreeRodrigues()),
 }
 
 

@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.dense import inverse
-from ..algebra.pytree import replace, struct
-from ..algebra.spatial import Pose, error_twist
-from ..couplings.coupling import Coupling, Residual, motion_of
-from ..laws.law import Law
-from ..laws.limits import Limits, Lock
+from ...algebra.dense import inverse
+from ...algebra.pytree import replace, struct
+from ...algebra.spatial import Pose, error_twist
+from ...couplings.coupling import Coupling, Residual, motion_of
+from ...laws.law import Law
+from ...laws.limits import Limits, Lock
 
 # Rounding of the motion subspaces of one coupling, in units of the precision.
 ROUNDING = 1e4

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.pytree import replace, struct
-from ..algebra.spatial import Pose, arctan2, dot, error_twist, norm, twist_of, unit
-from ..couplings.coupling import Coupling, motion_of
-from ..couplings.rigid import Free
-from ..couplings.rotary import Ball
-from .joint_space import JointSpace, product, right_inverse
+from ...algebra.pytree import replace, struct
+from ...algebra.spatial import Pose, arctan2, dot, error_twist, norm, twist_of, unit
+from ...couplings.coupling import Coupling, motion_of
+from ...couplings.rigid import Free
+from ...couplings.rotary import Ball
+from .view import JointSpace, product, right_inverse
 
 
 @struct
