@@ -43,30 +43,35 @@ from .laws.limits import LimitForce, Limits, Lock
 from .laws.softness import Bushing, Compliance, Softness, softness_spring, spring_softness
 from .laws.springs import Damping, SpringDamper
 from .model.external import wrench_at
-from .model.kinematics import body_poses, coordinates, energy, joint_errors, momentum, speeds
-from .model.state import Control, Info, State, replicate
+from .model.measures import body_poses, coordinates, energy, joint_errors, momentum, speeds
+from .model.state import Control, Info, State, WarmStart, replicate
 from .model.system import WORLD, System
 from .schemes.rattle import Rattle
 from .schemes.runge_kutta import RungeKutta
+from .schemes.scheme import Scheme
 from .schemes.semi_implicit_euler import SemiImplicitEuler
 from .simulate.isolation import Cause
 from .simulate.readout import Energies, Readings, Readout, energies, reaction, readout
 from .simulate.rollout import rollout
 from .simulate.step import project, step
 from .simulate.tiles import use_all_cores
+from .solve import forces
+from .solve.derivative import Implicit, Unrolled
 from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
+from .solve.problem import Solver
 from .tools import identification, joint_space
 
 __all__ = [
     # families: functions of coordinates, shapes that touch, forces from outside, couplings of
-    # coordinates, one joint in joint space, parameters from recordings
+    # coordinates, one joint in joint space, parameters from recordings, row laws
     "functions",
     "shapes",
     "fields",
     "transmissions",
     "joint_space",
     "identification",
+    "forces",
     # describing a mechanism
     "SystemBuilder",
     "WORLD",
@@ -150,6 +155,7 @@ __all__ = [
     "wrench_at",
     "System",
     "State",
+    "WarmStart",
     "Control",
     "Info",
     "Cause",
@@ -157,10 +163,14 @@ __all__ = [
     "rollout",
     "project",
     "replicate",
+    "Scheme",
     "SemiImplicitEuler",
     "Rattle",
     "RungeKutta",
+    "Solver",
     "Newton",
+    "Implicit",
+    "Unrolled",
     "ProjectedGaussSeidel",
     "use_all_cores",
     # reading

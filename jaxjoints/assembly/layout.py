@@ -1,107 +1,123 @@
-"""The static shape of all rows of a system: which rows each joint has, and where they stand."""
+"""The static layout of all rows of a system: which rows each joint has, and where they stand."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from ..couplings.nonholonomic import extra_rows
 from ..laws.law import Law
+from ..model.kinematics import Mechanism, prepare
 from ..model.system import System
-from ..solve.forces import Bound, Hard, Linear
+from ..solve.forces import Bound, Hard, Latch, Linear
 from ..solve.graph import elimination_plan, is_tree
 from ..solve.problem import RowStructure
 
 
 @dataclass(frozen=True)
-class GroupRows:
-    """Rows of a group's nodes: rows of W in their order, and which of them are coordinate rows.
+class GroupLayout:
+    """Rows of each joint of a group: first the hard ones, then one for each coordinate with laws.
 
-    A transmission's rows are its values, which stand for coordinates here.
+    A transmission's values stand for coordinates here.
 
+    wrenches: rows of the matrix of all wrenches that are taken, in this order
     bilateral: how many come first and hold without any law: the errors' and those at velocity and
         acceleration level
-    first: row of the first coordinate
-    hard: coordinates that are held, by a `Hard` law or, in a transmission, without any law
-    soft: coordinates whose laws add up in a coordinate row
+    first: row of the first coordinate in the matrix of all wrenches
+    held: coordinates that are held, by a `Hard` law or, in a transmission, without any law
+    coordinates: those whose laws add up in a coordinate row
     """
 
-    rows: tuple[int, ...]
+    wrenches: tuple[int, ...]
     bilateral: int
     first: int
-    hard: tuple[int, ...]
-    soft: tuple[int, ...]
+    held: tuple[int, ...]
+    coordinates: tuple[int, ...]
 
     def place(self, coordinate: int) -> int:
-        """Place of a coordinate's row among the rows of a node."""
-        return self.rows.index(self.first + coordinate)
+        """Place of a coordinate's row among the rows of a joint."""
+        return self.wrenches.index(self.first + coordinate)
+
+    @property
+    def hard(self) -> int:
+        """Number of hard rows."""
+        return self.bilateral + len(self.held)
+
+    @property
+    def has_error(self) -> np.ndarray:
+        """True for hard rows that have an error: not those at velocity and acceleration level."""
+        return np.array([row < 6 for row in self.wrenches[: self.hard]], bool)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """At most one bounded impulse for each coordinate row.
+    """At most one law of a kind on each coordinate row.
 
-    two_sided: with lower and upper; normal: coordinate row whose impulse the bounds of each follow,
-        itself where they do not; None where none does
+    kind: `Bound` or `Latch`
+    laws: for each group, for each of its coordinate rows, which of the group's laws; None for none
+    normal: for each coordinate row of the system, the coordinate row whose impulse a bound follows,
+        itself where it follows none; () where no bound of the slot does
     """
 
-    two_sided: bool
-    normal: tuple[int, ...] | None = None
+    kind: type
+    laws: tuple[tuple[int | None, ...], ...]
+    normal: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Static shape of all rows of a system.
+    """The static layout of all rows of a system.
 
     groups: of the joint groups, then of the transmission groups
     orders: order of the joints or transmissions of each in a `Mechanism`, by elimination
     permutations: for each side of nodes, from the groups' nodes one after another to elimination
         order, None if the same
-    bounds: slots of bounded impulses
-    rigid: all joints and transmissions are, and no law but linear ones acts on them
-    engages: some law has an engagement
+    structure: of the problem that solvers get
+    slots: of bounds and latches
+    rigid: whether all joints and transmissions are, and no law but linear ones acts on them
+    engages: whether some law has an engagement
     """
 
-    groups: tuple[GroupRows, ...]
+    groups: tuple[GroupLayout, ...]
     orders: tuple[tuple[int, ...], ...]
     permutations: tuple[tuple[int, ...] | None, ...]
-    structure: RowStructure | None
-    bounds: tuple[Slot, ...]
+    structure: RowStructure
+    slots: tuple[Slot, ...]
     rigid: bool
     engages: bool
+
+    @property
+    def bounded(self) -> int:
+        """Number of slots for bounded impulses, which come before those of latches."""
+        return sum(slot.kind is Bound for slot in self.slots)
 
 
 def layout(system: System) -> Layout:
     """The layout of a system's rows, computed once for each topology."""
     joints = tuple(
-        (
-            6 - g.coupling.dof,
-            extra_rows(g.coupling),
-            _laws(g.laws),
-            (),
-            tuple(zip(g.child, g.parent, strict=True)),
+        _Group(
+            errors=6 - group.coupling.dof,
+            extra=extra_rows(group.coupling),
+            laws=_facts(group.laws),
+            held=(),
+            bodies=tuple(zip(group.child, group.parent, strict=True)),
         )
-        for g in system.groups
+        for group in system.groups
     )
-    transmissions = tuple((0, 0, _laws(g.laws), g.held, g.bodies) for g in system.transmissions)
-    everything = system.groups + system.transmissions
-    rigid = all(g.rigid and all(x.kind is Linear for x in g.laws) for g in everything)
-    engages = any(law.engagement is not None for g in everything for law in g.laws)
+    transmissions = tuple(
+        _Group(errors=0, extra=0, laws=_facts(group.laws), held=group.held, bodies=group.bodies)
+        for group in system.transmissions
+    )
+    groups = system.groups + system.transmissions
+    rigid = all(g.rigid and all(law.kind is Linear for law in g.laws) for g in groups)
+    engages = any(law.engagement is not None for g in groups for law in g.laws)
     return _layout(joints + transmissions, system.topology.moving, rigid, engages)
 
 
-def _laws(laws: tuple[Law, ...]) -> tuple[Any, ...]:
-    return tuple((law.coordinate, law.kind, law.two_sided, law.normal) for law in laws)
-
-
-def impulse_size(system: System) -> int:
-    """Length of `State.impulse`: what a bounded solve starts from, 0 if nothing is bounded."""
-    plan = layout(system)
-    if plan.structure is None or not plan.bounds:
-        return 0
-    nodes, coordinates = plan.structure.nodes, len(plan.structure.row)
-    return plan.structure.rows * nodes + len(plan.bounds) * coordinates
+def mechanism_of(system: System, axes: int) -> Mechanism:
+    """The system made ready for `axes` batch axes, its joints in the order of elimination."""
+    return prepare(system, axes, layout(system).orders)
 
 
 def engagement_size(system: System) -> int:
@@ -111,89 +127,157 @@ def engagement_size(system: System) -> int:
     return system.coordinates + system.values if layout(system).engages else 0
 
 
+@dataclass(frozen=True)
+class _Law:
+    """The static facts of a law."""
+
+    coordinate: int
+    kind: type
+    two_sided: bool
+    normal: int | None
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The static facts of a group of joints or transmissions.
+
+    errors, extra: rows of errors, and at velocity and acceleration level
+    held: values of a transmission that no law acts on
+    bodies: of each joint or transmission, -1 for the world
+    """
+
+    errors: int
+    extra: int
+    laws: tuple[_Law, ...]
+    held: tuple[int, ...]
+    bodies: tuple[tuple[int, ...], ...]
+
+    @property
+    def rows(self) -> GroupLayout:
+        """Rows of each joint."""
+        by_law = {law.coordinate for law in self.laws if law.kind is Hard}
+        held = tuple(sorted({*self.held, *by_law}))
+        coordinates = tuple(sorted({law.coordinate for law in self.laws} - set(held)))
+        bilateral = (*range(self.errors), *range(6, 6 + self.extra))
+        wrenches = bilateral + tuple(self.errors + c for c in held + coordinates)
+        return GroupLayout(wrenches, len(bilateral), self.errors, held, coordinates)
+
+
+def _facts(laws: tuple[Law, ...]) -> tuple[_Law, ...]:
+    return tuple(_Law(law.coordinate, law.kind, law.two_sided, law.normal) for law in laws)
+
+
 @lru_cache(maxsize=256)
 def _layout(
-    groups: tuple[Any, ...], moving: tuple[bool, ...], rigid: bool, engages: bool
+    groups: tuple[_Group, ...], moving: tuple[bool, ...], rigid: bool, engages: bool
 ) -> Layout:
-    group_rows, nodes, heights, ends, owners = [], [], [], [], []
-    for g, (errors, extra, laws, held, sides) in enumerate(groups):
-        held = tuple(sorted({*held, *(c for c, kind, *_ in laws if kind is Hard)}))
-        soft = tuple(sorted({c for c, *_ in laws} - set(held)))
-        bilateral = (*range(errors), *range(6, 6 + extra))
-        rows = bilateral + tuple(errors + c for c in held + soft)
-        group_rows.append(GroupRows(rows, len(bilateral), errors, held, soft))
-        if rows:
-            ends += sides
-            heights += [len(rows)] * len(sides)
-            nodes += [tuple(b if b >= 0 and moving[b] else -1 for b in node) for node in sides]
-            owners += [(g, i) for i in range(len(sides))]
-    unordered = tuple(tuple(range(len(sides))) for *_, sides in groups)
+    rows = tuple(group.rows for group in groups)
+    # A node is a joint or transmission that has rows: the group, and which of it.
+    nodes = [
+        (g, i)
+        for g, (group, own) in enumerate(zip(groups, rows, strict=True))
+        if own.wrenches
+        for i in range(len(group.bodies))
+    ]
+    bodies = [groups[g].bodies[i] for g, i in nodes]
+    heights = [len(rows[g].wrenches) for g, _ in nodes]
     if not nodes:
-        return Layout(tuple(group_rows), unordered, (None, None), None, (), rigid, engages)
-    plan = elimination_plan(tuple(nodes), tuple(heights))
-    by_group: list[list[int]] = [[] for _ in groups]
-    for node in plan.order:
-        g, i = owners[node]
-        by_group[g].append(i)
-    orders = tuple(tuple(x) or rest for x, rest in zip(by_group, unordered, strict=True))
-    # Where each node of the concatenated groups stands after elimination ordering.
+        # A system without rows has one node, of a row that does not exist, on the world.
+        bodies, heights = [(-1, -1)], [1]
+    moved = tuple(tuple(b if b >= 0 and moving[b] else -1 for b in sides) for sides in bodies)
+    plan = elimination_plan(moved, tuple(heights))
     position = {node: at for at, node in enumerate(plan.order)}
-    node_of = {owner: node for node, owner in enumerate(owners)}
-    placed = [[position[node_of[g, i]] for i in order] for g, order in enumerate(by_group)]
-    concatenated = [at for group in placed for at in group]
-    height = max(len(rows.rows) for rows in group_rows)
-    row, node, unused, placeless = [], [], [], []
-    for rows, at in zip(group_rows, placed, strict=True):
-        for coordinate in rows.soft:
-            row += [rows.place(coordinate)] * len(at)
-            node += at
-        unused += [(r, place) for place in at for r in range(len(rows.rows), height)]
-        placeless += [(r, place) for place in at for r, w in enumerate(rows.rows) if w >= 6]
-    bodies = len(moving)
+    eliminated = [nodes[node] for node in plan.order if nodes]
+    orders = tuple(
+        tuple(i for of, i in eliminated if of == g) or tuple(range(len(group.bodies)))
+        for g, group in enumerate(groups)
+    )
+    index = {node: i for i, node in enumerate(nodes)}
+    # Where the nodes of the groups, one group after another, stand in the order of elimination.
+    places = [
+        [position[index[g, i]] for i in order] if rows[g].wrenches else []
+        for g, order in enumerate(orders)
+    ]
+    concatenated = [place for group in places for place in group]
+    world = len(moving)
     sides, permutations = [], []
     for side, having in enumerate(plan.sides):
-        at = [ends[plan.order[i]][side] for i in having]
-        sides.append((tuple(map(int, having)), tuple(b if b >= 0 else bodies for b in at)))
+        there = [bodies[plan.order[i]][side] for i in having]
+        sides.append((tuple(map(int, having)), tuple(b if b >= 0 else world for b in there)))
         order = np.argsort([i for i in concatenated if i in set(having)])
         same = np.array_equal(order, np.arange(len(order)))
         permutations.append(None if same else tuple(map(int, order)))
-    only_errors = not any(g[1] or rows.hard for g, rows in zip(groups, group_rows, strict=True))
-    independent = only_errors and is_tree(tuple(nodes))
+    height = max(heights)
+    row, node, unused, without_error = [], [], [], []
+    for own, at in zip(rows, places, strict=True):
+        for coordinate in own.coordinates:
+            row += [own.place(coordinate)] * len(at)
+            node += at
+        unused += [(r, place) for place in at for r in range(len(own.wrenches), height)]
+        lacking = np.flatnonzero(~own.has_error)
+        without_error += [(int(r), place) for place in at for r in lacking]
+    only_errors = not any(g.extra or own.held for g, own in zip(groups, rows, strict=True))
     structure = RowStructure(
-        plan,
-        bodies,
-        height,
-        tuple(sides),
-        tuple(row),
-        tuple(node),
-        tuple(unused),
-        tuple(placeless),
-        independent,
+        plan=plan,
+        bodies=world,
+        rows=height,
+        sides=tuple(sides),
+        row=tuple(row),
+        node=tuple(node),
+        unused=tuple(unused) if nodes else ((0, 0),),
+        without_error=tuple(without_error),
+        independent=only_errors and is_tree(moved),
     )
-    bounds = _slots(groups, group_rows)
-    return Layout(tuple(group_rows), orders, tuple(permutations), structure, bounds, rigid, engages)
+    slots = _slots(groups, rows)
+    return Layout(rows, orders, tuple(permutations), structure, slots, rigid, engages)
 
 
-def _slots(groups: tuple[Any, ...], group_rows: list[GroupRows]) -> tuple[Slot, ...]:
-    """Slots of bounded impulses: as many of each kind as a coordinate has at most."""
-    # Laws (two-sided, normal) of each coordinate row, and where the row stands.
-    laws_of, rows_of, at = [], [], 0
-    for g, ((*_, laws, _, nodes), rows) in enumerate(zip(groups, group_rows, strict=True)):
-        for coordinate in rows.soft:
-            own = [(two, normal) for c, k, two, normal in laws if c == coordinate and k is Bound]
-            laws_of.append((own, len(nodes), g))
-            rows_of.append((g, coordinate, at))
-            at += len(nodes)
-    first = {(g, coordinate): at for g, coordinate, at in rows_of}
+def _slots(groups: Sequence[_Group], rows: Sequence[GroupLayout]) -> tuple[Slot, ...]:
+    """Slots of each kind: as many as a coordinate has laws of it at most."""
+    # The first coordinate row of each coordinate of a group in the system's.
+    first, total = {}, 0
+    for g, (group, own) in enumerate(zip(groups, rows, strict=True)):
+        for coordinate in own.coordinates:
+            first[g, coordinate] = total
+            total += len(group.bodies)
     slots = []
-    for two_sided in (False, True):
-        chosen = [[normal for two, normal in own if two is two_sided] for own, *_ in laws_of]
-        for rank in range(max((len(own) for own in chosen), default=0)):
-            normal, follows = [], False
-            for own, (_, joints, g), (*_, at) in zip(chosen, laws_of, rows_of, strict=True):
-                other = own[rank] if rank < len(own) else None
-                follows |= other is not None
-                start = at if other is None else first[g, other]
-                normal += range(start, start + joints)
-            slots.append(Slot(two_sided, tuple(normal) if follows else None))
+    for kind, two_sided in ((Bound, False), (Bound, True), (Latch, False)):
+        # Of each coordinate row of each group, its laws of this kind.
+        chosen = [
+            [
+                [
+                    i
+                    for i, law in enumerate(group.laws)
+                    if law.coordinate == coordinate
+                    and law.kind is kind
+                    and law.two_sided == two_sided
+                ]
+                for coordinate in own.coordinates
+            ]
+            for group, own in zip(groups, rows, strict=True)
+        ]
+        most = max((len(laws) for group in chosen for laws in group), default=0)
+        for rank in range(most):
+            laws = tuple(
+                tuple(each[rank] if rank < len(each) else None for each in group)
+                for group in chosen
+            )
+            slots.append(Slot(kind, laws, _normals(groups, rows, laws, first)))
     return tuple(slots)
+
+
+def _normals(
+    groups: Sequence[_Group],
+    rows: Sequence[GroupLayout],
+    laws: tuple[tuple[int | None, ...], ...],
+    first: dict[tuple[int, int], int],
+) -> tuple[int, ...]:
+    """`Slot.normal` of a slot with the given laws; first: row of each coordinate of a group."""
+    normal, follows = [], False
+    for g, (group, own) in enumerate(zip(groups, rows, strict=True)):
+        for coordinate, law in zip(own.coordinates, laws[g], strict=True):
+            other = None if law is None else group.laws[law].normal
+            follows |= other is not None
+            start = first[g, coordinate if other is None else other]
+            normal += range(start, start + len(group.bodies))
+    return tuple(normal) if follows else ()

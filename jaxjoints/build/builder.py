@@ -8,23 +8,54 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .contacts import add_contact
+from ..algebra.pytree import replace
+from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
 from ..couplings.nonholonomic import extra_rows
 from ..laws.fields import Field
-from .grouping import GivenBody, GivenField, GivenJoint, GivenTransmission, field_groups, joint_groups, transmission_groups
-from ..model.groups import Topology
-from .joint_validation import check_ends, check_fields, check_masses, critical_damping, read_coupling, read_field, read_laws, read_transmission, winding_notes
 from ..laws.law import Law
-from ..algebra.pytree import replace
 from ..laws.softness import Bushing, Compliance, Softness
-from ..algebra.spatial import Pose
-from .start import WORLD_INDEX, start_state
-from ..model.system import WORLD, System
-from ..model.state import State
 from ..laws.transmissions import Transmission
+from ..model.groups import Topology
+from ..model.state import State
+from ..model.system import WORLD, System
+from .contacts import add_contact
+from .grouping import (
+    GivenBody,
+    GivenField,
+    GivenJoint,
+    GivenTransmission,
+    field_groups,
+    joint_groups,
+    transmission_groups,
+)
+from .joint_validation import (
+    check_ends,
+    check_fields,
+    check_masses,
+    critical_damping,
+    read_coupling,
+    read_field,
+    read_laws,
+    read_transmission,
+    winding_notes,
+)
+from .start import WORLD_INDEX, start_state
 from .validation import check_time_step as check_time_step
-from .validation import near_matches, precision, read_attachment, read_coordinates, read_inertia, read_mass, read_most, read_numbers, read_pose, read_softness, read_switch, read_velocity
+from .validation import (
+    near_matches,
+    precision,
+    read_attachment,
+    read_coordinates,
+    read_inertia,
+    read_mass,
+    read_most,
+    read_numbers,
+    read_pose,
+    read_softness,
+    read_switch,
+    read_velocity,
+)
 
 
 class SystemBuilder:

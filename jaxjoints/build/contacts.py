@@ -4,10 +4,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..laws.contact import contact_laws
+from ..algebra.spatial import Pose
 from ..couplings.contact import Contact
 from ..couplings.shapes import Shape, candidates, no_gap_function
-from ..algebra.spatial import Pose
+from ..laws.contact import contact_laws
 from ..model.system import WORLD
 from .validation import precision, read_pose
 

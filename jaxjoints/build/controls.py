@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..model.groups import JointGroup
 from ..algebra.pytree import expand_trailing
+from ..model.groups import JointGroup
 from ..model.state import Control
 from ..model.system import System
 from .validation import common_batch, precision, read_by_name, read_coordinates, read_numbers

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
 from ..laws.fields import Field
-from ..model.groups import FieldGroup, JointGroup, TransmissionGroup
 from ..laws.law import Law
 from ..laws.softness import Bushing, Compliance
-from ..algebra.spatial import Pose
-from .start import WORLD_INDEX
 from ..laws.transmissions import Transmission
+from ..model.groups import FieldGroup, JointGroup, TransmissionGroup
+from .start import WORLD_INDEX
 from .validation import precision
 
 

@@ -12,26 +12,31 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.pytree import replace
+from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
 from ..couplings.nonholonomic import extra_rows
-from ..couplings.trial import captured_complaint, function_complaint, rest_complaint, shape_complaint
+from ..couplings.trial import (
+    captured_complaint,
+    function_complaint,
+    rest_complaint,
+    shape_complaint,
+)
 from ..laws.fields import BodyMotion, Field, defines
-from .grouping import GivenBody
 from ..laws.law import Law
 from ..laws.limits import Limits, Lock
-from ..laws.springs import SpringDamper
-from ..algebra.pytree import replace
 from ..laws.softness import Compliance
-from ..solve.forces import Hard
-from ..algebra.spatial import Pose
-from ..model.system import WORLD, System
-from ..model.state import State
+from ..laws.springs import SpringDamper
 from ..laws.transmissions import Transmission
+from ..model.state import State
+from ..model.system import WORLD, System
+from ..solve.forces import Hard
+from .grouping import GivenBody
 from .validation import float_leaves, near_matches, precision, read_numbers
 
 # Ratio of the masses of two bodies that a joint holds together, above which a warning is given.
 MASS_RATIO = 1e6
-PASSIVE = ("stiffness", "damping", "friction", "inertia")
+PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
 FIELD_METHODS = ("wrench", "settled")
 
 

@@ -12,17 +12,25 @@ import numpy as np
 from jax import Array
 
 from ..algebra.dense import inverse, multiply
-from ..couplings.coupling import Coupling, Residual
-from ..model.kinematics import coordinate_indices
-from ..laws.limits import Limits, Lock
-from ..assembly.layout import engagement_size, impulse_size
-from ..assembly.node_rows import engaged_after, value_indices
-from ..algebra.pytree import expand_trailing, map_trailing, replace
+from ..algebra.pytree import expand, expand_trailing, map_trailing, replace
 from ..algebra.spatial import Pose, transform_twist, twist_of
+from ..assembly.engagement import engaged_after, value_indices
+from ..assembly.impulses import no_warm_start
+from ..assembly.layout import engagement_size
+from ..couplings.coupling import Coupling, Residual
+from ..laws.limits import Limits, Lock
+from ..model.kinematics import coordinate_indices
 from ..model.state import State
 from ..model.system import System
-from ..algebra.pytree import expand
-from .validation import common_batch, is_traced, precision, read_by_name, read_coordinates, read_pose, read_velocity
+from .validation import (
+    common_batch,
+    is_traced,
+    precision,
+    read_by_name,
+    read_coordinates,
+    read_pose,
+    read_velocity,
+)
 
 WORLD_INDEX = -1
 START_ERROR = 1e-6
@@ -150,7 +158,7 @@ def start_state(
         omega=angular,
         time=jnp.zeros(batch, precision()),
         q=jnp.concatenate(flat, axis=0),
-        impulse=jnp.zeros((impulse_size(system), *batch), precision()),
+        warm_start=no_warm_start(system, batch, precision()),
         engagement=jnp.zeros((engagement_size(system), *batch), precision()),
     )
     if state.engagement.size:

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.pytree import replace
+from ..algebra.spatial import Pose, quat_from_matrix, quat_normalize
 from ..couplings.coupling import Coupling
 from ..couplings.nonholonomic import extra_rows
-from ..algebra.pytree import replace
 from ..laws.softness import Bushing, Compliance, Softness
-from ..algebra.spatial import Pose, quat_from_matrix, quat_normalize
+from ..model.batch import batch_shape
 from ..model.state import Control, State
 from ..model.system import System
-from ..model.batch import batch_shape
 
 ATTACHMENTS = {"C": (0.0, 0.0), "own": (0.0, 1.0), "midpoint": (0.5, 0.5)}
 

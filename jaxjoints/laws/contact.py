@@ -75,7 +75,7 @@ class ContactLimits(Limits):
 class ContactFriction(Law):
     """Friction of a contact in one direction: up to μ |F| + f against slip, or sticking.
 
-    friction: μ [1; for rolling and spin m], F the normal force of `Newton.friction`
+    mu: μ [1; for rolling and spin m], F the normal force of `Newton.friction`
     force_limit: f [N or N m], whatever the normal force, while the gap is ≤ 0 (a friction box)
     slip: speed that the surfaces slip per unit force even where they stick [m/(s N), rad/(s N m)]
     speed: that friction drives towards, of a moving surface such as a belt's [m/s or rad/s]
@@ -84,7 +84,7 @@ class ContactFriction(Law):
     Source: ODE's manual, dSurfaceParameters (mu, slip, motion, rho; pyramid and box friction).
     """
 
-    friction: Array | float = 0.0
+    mu: Array | float = 0.0
     force_limit: Array | float = 0.0
     slip: Array | float = 0.0
     speed: Array | float = 0.0
@@ -92,16 +92,16 @@ class ContactFriction(Law):
     normal: int = static(default=NORMAL, kw_only=True)
     kind: ClassVar[type] = Bound
     two_sided: ClassVar[bool] = True
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
         zero = zero_like(at.q)
         one = jnp.ones_like(zero)
         most = jnp.where(at.gap <= 0, at.dt * self.force_limit, 0.0)
-        softness, μ = self.slip / at.dt + zero, self.friction + zero
+        softness, μ = self.slip / at.dt + zero, self.mu + zero
         bias = zero - self.speed
-        return Bound(one, bias, softness, one, zero, lower=-most, upper=most, friction=μ)
+        return Bound(one, bias, softness, one, lower=-most, upper=most, mu=μ)
 
     def check(self) -> str | None:
         """See `Law.check`."""

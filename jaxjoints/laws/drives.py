@@ -33,7 +33,7 @@ class Motor(Law):
     coordinate: int = static(default=0, kw_only=True)
     kind: ClassVar[type] = Bound
     two_sided: ClassVar[bool] = True
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
     aims: ClassVar = MappingProxyType({"target_speed": "speed"})
 
     def force(self, at: CoordinateState) -> Bound:
@@ -63,7 +63,7 @@ class Servo(Law):
     target: Array | float = 0.0
     target_speed: Array | float = 0.0
     coordinate: int = static(default=0, kw_only=True)
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
     aims: ClassVar = MappingProxyType({"target": "target", "target_speed": "target_speed"})
 
     @property
@@ -106,7 +106,7 @@ class Armature(Law):
     coordinate: int = static(default=0, kw_only=True)
     kind: ClassVar[type] = Linear
     needs_speed: ClassVar[bool] = True
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
         """See `Law.force`."""
@@ -124,7 +124,7 @@ class Effort(Law):
     effort: Array | float
     coordinate: int = static(default=0, kw_only=True)
     kind: ClassVar[type] = Linear
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
         """See `Law.force`."""
@@ -140,4 +140,4 @@ def _bounded(at: CoordinateState, bias: Array, compliance: Array, effort: Array)
     """N v⁺ + bias + compliance λ = 0 by a force of at most ±effort."""
     zero = zero_like(at.q)
     one, most = jnp.ones_like(at.q), at.dt * effort + zero
-    return Bound(one, bias + zero, compliance + zero, one, zero, lower=-most, upper=most)
+    return Bound(one, bias + zero, compliance + zero, one, lower=-most, upper=most)

@@ -18,14 +18,14 @@ class DryFriction(Law):
     coordinate: int = static(default=0, kw_only=True)
     kind: ClassVar[type] = Bound
     two_sided: ClassVar[bool] = True
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
         zero = zero_like(at.q)
         most = at.dt * self.friction + zero
         one = jnp.ones_like(zero)
-        return Bound(one, zero, zero, one, zero, lower=-most, upper=most)
+        return Bound(one, zero, zero, one, lower=-most, upper=most)
 
     def check(self) -> str | None:
         """See `Law.check`."""
@@ -39,23 +39,23 @@ class CoulombFriction(Law):
     For a foot on the ground: `normal` is the height, on which `Limits(lower=0.0)` acts, and each
     tangent has a friction of its own (a pyramid). See `Newton.friction` for the force that counts.
 
-    friction: μ [1, or m where the friction is a moment and F a force]
+    mu: μ [1, or m where the friction is a moment and F a force]
     normal: another coordinate of the joint, with laws that do not hold it
     """
 
-    friction: Array | float
+    mu: Array | float
     coordinate: int = static(default=0, kw_only=True)
     normal: int = static(kw_only=True)
     kind: ClassVar[type] = Bound
     two_sided: ClassVar[bool] = True
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
         zero = zero_like(at.q)
         one = jnp.ones_like(zero)
-        μ = self.friction + zero
-        return Bound(one, zero, zero, one, zero, lower=zero, upper=zero, friction=μ)
+        μ = self.mu + zero
+        return Bound(one, zero, zero, one, lower=zero, upper=zero, mu=μ)
 
     def check(self) -> str | None:
         """See `Law.check`."""

@@ -5,6 +5,7 @@ motion; the forces of all laws on one coordinate add up in one row of the solver
 them combine. Units follow the coordinate: [m, N, N/m, N s/m] or [rad, N m, N m/rad, N m s/rad].
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar
@@ -14,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.pytree import struct
-from ..solve.forces import Bound, Hard, Latch, Linear
+from ..solve.forces import Bound, Hard, RowLaw
 from .engagement import Engagement
 
 
@@ -39,31 +40,35 @@ class CoordinateState:
     engaged: Array | None = None
 
 
-class Law:
-    """Base of all laws.
+class Law(ABC):
+    """A force along one coordinate: base of all laws.
+
+    A law is a record (`struct`) whose leaves are its parameters. What must be written is `kind` and
+    `force`; all else has a default.
 
     coordinate: which coordinate of the joint the law acts on (static)
-    elementwise: `force` takes trailing batch axes as they are
-    kind: the type of row that `force` returns: `Linear`, `Hard`, `Latch` or `Bound`
+    kind: the row law that `force` returns: `Linear`, `Hard`, `Latch` or `Bound`
+    batched: `force` is written in elementwise operations and takes trailing batch axes as they
+        are; else the library maps it over joints and environments
     needs_speed: `force` reads the speed at the start of the step
-    two_sided: a `Bound` with lower and upper
-    normal: the coordinate of the joint whose force by laws a `Bound` with friction follows, or None
-    aims: fields that "target" and "target_speed" of a `Control` take the place of
+    two_sided: of a `Bound`: it has `lower` and `upper`
+    normal: the coordinate of the joint whose force by laws bounds this one (`Bound.mu`), or None
+    aims: fields of the law that "target" and "target_speed" of a `Control` take the place of
     engagement: what decides after each step whether a one-sided `Bound` acts in the next, or None
     """
 
-    coordinate: int
+    coordinate: int = 0
     kind: ClassVar[type]
+    batched: ClassVar[bool] = False
     needs_speed: ClassVar[bool] = False
     two_sided: ClassVar[bool] = False
     normal: int | None = None
-    engagement: Engagement | None = None
-    elementwise: ClassVar[bool] = False
     aims: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    engagement: Engagement | None = None
 
-    def force(self, at: CoordinateState) -> Linear | Hard | Latch | Bound:
-        """The row for one coordinate of a joint that moves as given."""
-        raise NotImplementedError
+    @abstractmethod
+    def force(self, at: CoordinateState) -> RowLaw:
+        """The row law for one coordinate of a joint that moves as `at` says."""
 
     @property
     def holds(self) -> bool:

@@ -50,7 +50,7 @@ class Limits(Law):
     coordinate: int = static(default=0, kw_only=True)
     anticipate: bool = static(default=True, kw_only=True)
     kind: ClassVar[type] = Bound
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     @property
     def needs_speed(self) -> bool:
@@ -96,7 +96,7 @@ class Limits(Law):
             bounce = jnp.minimum(bias, self.restitution * approach)
             bias = jnp.where(hits & (approach < 0), bounce, bias)
         violation = zero_like(q) if soft else outside
-        return Bound(sign, bias, cfm / dt + zero_like(q), present, violation)
+        return Bound(sign, bias, cfm / dt + zero_like(q), present, violation=violation)
 
     def energy(self, q: Array) -> Array:
         """See `Law.energy`: ½ k times the square of the way past a soft bound."""
@@ -157,7 +157,7 @@ class LimitForce(Law):
     transition: Array | float = 0.0
     coordinate: int = static(default=0, kw_only=True)
     kind: ClassVar[type] = Linear
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
         """See `Law.force`."""
@@ -202,7 +202,7 @@ class Lock(Law):
     cfm: Array | float = 0.0
     engaged: Array | float | None = None
     coordinate: int = static(default=0, kw_only=True)
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     @property
     def kind(self) -> type:
@@ -213,8 +213,10 @@ class Lock(Law):
         """See `Law.force`."""
         q, dt = at.q, at.dt
         error = q - self.value
-        held = self.erp * error / dt, self.cfm / dt + zero_like(q), error
-        return Hard(*held) if self.engaged is None else Latch(*held, self.engaged + zero_like(q))
+        bias, compliance = self.erp * error / dt, self.cfm / dt + zero_like(q)
+        if self.engaged is None:
+            return Hard(bias, compliance, error)
+        return Latch(bias, self.engaged + zero_like(q), compliance, error)
 
     def check(self) -> str | None:
         """See `Law.check`."""

@@ -18,7 +18,7 @@ class SpringDamper(Law):
     rest: Array | float = 0.0
     coordinate: int = static(default=0, kw_only=True)
     kind: ClassVar[type] = Linear
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
         """See `Law.force`."""
@@ -42,7 +42,7 @@ class Damping(Law):
     damping: Array | float
     coordinate: int = static(default=0, kw_only=True)
     kind: ClassVar[type] = Linear
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
         """See `Law.force`."""

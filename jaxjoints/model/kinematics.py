@@ -1,4 +1,4 @@
-"""Where joints stand and how bodies move: relative poses, coordinates, energy, momentum."""
+"""Joint kinematics: where joints stand, and the wrenches of their rows on bodies."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,6 @@ from ..algebra.pytree import expand, map_trailing, replace, static, struct
 from ..algebra.spatial import (
     Pose,
     cross,
-    dot,
     matmul,
     matvec,
     quat_conjugate,
@@ -28,9 +27,8 @@ from ..algebra.spatial import (
 from ..couplings.coupling import CouplingRows
 from ..couplings.nonholonomic import extra_rows, with_velocity_rows
 from ..laws.transmissions import Transmission
-from .batch import batch_shape
 from .groups import JointGroup, TransmissionGroup
-from .state import STATE_RANKS, State
+from .state import State
 from .system import System
 
 
@@ -52,18 +50,22 @@ class Mechanism:
 
 
 @struct
-class JointPlaces:
+class JointKinematics:
     """Where the joints of one group stand; poses of shape (…, joints, *batch).
 
-    C_in_child, C_in_parent: pose of C about the centre of mass of each body, in its axes
-    D_to_C: from C's origin to D's, in C axes [m]
+    T_CD: pose of C in D
+    C_in_parent: pose of C about the parent's centre of mass, in its axes
     rows: what the coupling says of T_CD, and of v_CD where it says something
     """
 
-    C_in_child: Pose
+    T_CD: Pose
     C_in_parent: Pose
-    D_to_C: Array
     rows: CouplingRows
+
+    @property
+    def D_to_C(self) -> Array:
+        """From C's origin to D's, in C axes [m], shape (3, joints, *batch)."""
+        return -self.T_CD.rotate_inverse(self.T_CD.p)
 
 
 def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | None = None):
@@ -88,7 +90,7 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
             system.transmissions, rank_tree.transmissions, orders[joints:], strict=True
         )
     ]
-    moving = _moving(system, batch)
+    moving = moving_bodies(system, batch)
     identity = jnp.eye(3, dtype=system.inertia.dtype).reshape((3, 3) + (1,) * (batch + 1))
     # Bodies of prescribed motion: their numbers may be anything and must not reach a division.
     mass = jnp.where(moving, system.mass, 1.0)
@@ -100,85 +102,22 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     return Mechanism(system, inverse_mass, inverse_inertia, orders)
 
 
-def joint_places(
+def joint_kinematics(
     mechanism: Mechanism, state: State, *, transport: bool = True
-) -> tuple[JointPlaces, ...]:
-    """Places of all joints, group by group.
+) -> tuple[JointKinematics, ...]:
+    """Kinematics of all joints, group by group.
 
     transport: bodies carry their angular momentum along after the forces of a step; else these
         include whatever turns their angular velocity. Rows at acceleration level depend on it
     """
     bodies = _with_fixed_world(state)
     coasting = _coasting(mechanism, bodies, transport)
-    places = tuple(_places(group, bodies, coasting, state) for group in mechanism.system.groups)
-    # Stored: otherwise XLA computes the places again inside everything that reads them.
-    return materialize(places)
-
-
-def coordinates(system: System, state: State) -> Array:
-    """Coordinates of all joints, continued from `state.q`, shape (coordinates, *batch)."""
-    mechanism, state = _ready(system, state)
-    return gather_coordinates(mechanism, [p.rows.q for p in joint_places(mechanism, state)], state)
-
-
-def speeds(system: System, state: State) -> Array:
-    """Speeds q̇ = N v_CD of all coordinates, shape (coordinates, *batch)."""
-    mechanism, state = _ready(system, state)
-    twist = with_world(body_twists(state))
-    found = []
-    for group, place in zip(mechanism.system.groups, joint_places(mechanism, state), strict=True):
-        k = group.coupling.dof
-        if k == 0:
-            found.append(place.rows.q)
-            continue
-        child, parent = wrenches_on_bodies(group, place, range(6 - k, 6))
-        found.append(speeds_along(group, child, parent, twist))
-    return gather_coordinates(mechanism, found, state)
-
-
-def joint_errors(system: System, state: State) -> Array:
-    """Largest bilateral error of each joint [m or rad], shape (joints, *batch)."""
-    mechanism, state = _ready(system, state)
-    shape = (len(system.topology.joints), *state.time.shape)
-    errors = jnp.zeros(shape, state.q.dtype)
-    for group, place in zip(mechanism.system.groups, joint_places(mechanism, state), strict=True):
-        if group.coupling.dof < 6:
-            worst = jnp.max(jnp.abs(place.rows.error), axis=0)
-            errors = errors.at[np.array(group.joints)].set(worst)
-    return errors
-
-
-def body_poses(system: System, state: State) -> Pose:
-    """Poses of the body frames in the world, (…, bodies, *batch)."""
-    _, state = _ready(system, state)
-    com = expand(system.com, [2], state.time.ndim)
-    q = state.quaternion
-    return Pose(state.position - quat_rotate(q, com), q)
-
-
-def energy(system: System, state: State) -> tuple[Array, Array]:
-    """Kinetic energy and potential energy of gravity [J] of the moving bodies, (*batch) each."""
-    mechanism, state = _ready(system, state)
-    system = mechanism.system
-    moving = _moving(system, state.time.ndim)
-    mass = jnp.where(moving, system.mass, 0.0)
-    omega = quat_rotate_inverse(state.quaternion, state.omega)
-    turning = jnp.where(moving, dot(omega, matvec(system.inertia, omega)), 0.0)
-    kinetic = 0.5 * (mass * dot(state.velocity, state.velocity) + turning)
-    potential = -mass * dot(system.gravity[:, None], state.position)
-    return jnp.sum(kinetic, axis=0), jnp.sum(potential, axis=0)
-
-
-def momentum(system: System, state: State) -> Array:
-    """Linear momentum [kg m/s] and angular about the world's origin [kg m²/s], (6, *batch)."""
-    mechanism, state = _ready(system, state)
-    system = mechanism.system
-    moving = _moving(system, state.time.ndim)
-    linear = jnp.where(moving[None], system.mass[None] * state.velocity, 0.0)
-    q = state.quaternion
-    spin = quat_rotate(q, matvec(system.inertia, quat_rotate_inverse(q, state.omega)))
-    angular = jnp.where(moving[None], spin, 0.0) + cross(state.position, linear)
-    return jnp.concatenate([jnp.sum(linear, axis=1), jnp.sum(angular, axis=1)], axis=0)
+    groups = [_kinematics(group, bodies, coasting, state) for group in mechanism.system.groups]
+    # Stored: otherwise XLA computes the rows again inside everything that reads them.
+    stored = materialize([(joint.C_in_parent, joint.rows) for joint in groups])
+    return tuple(
+        JointKinematics(joint.T_CD, *rest) for joint, rest in zip(groups, stored, strict=True)
+    )
 
 
 def with_unit_quaternions(state: State) -> State:
@@ -209,23 +148,31 @@ def with_world(x: Array, axis: int = 1) -> Array:
 
 
 def wrenches_on_bodies(
-    group: JointGroup, place: JointPlaces, rows: Sequence[int]
+    group: JointGroup, joint: JointKinematics, rows: Sequence[int]
 ) -> tuple[Array, Array]:
     """Wrenches of unit impulses of some rows of W on child and parent, about their centres of mass
     in their axes: two arrays (6, rows, joints, *batch), the transposed Jacobians of the row speeds.
     """
-    W = jnp.swapaxes(_picked(place.rows.W, rows), 0, 1)
+    W = jnp.swapaxes(_picked(joint.rows.W, rows), 0, 1)
     on_child, on_parent = group.attachment
-    child = _moved(place.C_in_child, place.D_to_C, on_child, W)
-    return child, -_moved(place.C_in_parent, place.D_to_C, on_parent, W)
+    child = _about_centre(group.frame_C, joint, on_child, W)
+    return child, -_about_centre(joint.C_in_parent, joint, on_parent, W)
 
 
-def speeds_along(group: JointGroup, child: Array, parent: Array, twist: Array) -> Array:
-    """Speeds of rows with wrenches (6, rows, joints, *batch) on child and parent, for twists of the
-    bodies (6, bodies + 1, *batch), shape (rows, joints, *batch).
+def coordinate_wrenches(group: JointGroup, joint: JointKinematics) -> tuple[Array, Array]:
+    """`wrenches_on_bodies` of the coordinates of a group's joints, (6, k, joints, *batch) each."""
+    return wrenches_on_bodies(group, joint, range(6 - group.coupling.dof, 6))
+
+
+def coordinate_speeds(group: JointGroup, joint: JointKinematics, twist: Array) -> Array:
+    """q̇ of a group's joints while bodies move at twists (6, bodies + 1, *batch), shape
+    (k, joints, *batch).
     """
-    v, u = twist[:, np.array(group.child)], twist[:, np.array(group.parent)]
-    return multiply_transposed(child, v) + multiply_transposed(parent, u)
+    if group.coupling.dof == 0:
+        return joint.rows.q
+    sides = zip(coordinate_wrenches(group, joint), (group.child, group.parent), strict=True)
+    child, parent = (multiply_transposed(H, twist[:, np.array(body)]) for H, body in sides)
+    return child + parent
 
 
 def gather_coordinates(mechanism: Mechanism, parts: list[Array], state: State) -> Array:
@@ -244,15 +191,7 @@ def coordinate_indices(group: JointGroup) -> np.ndarray:
     return np.array(group.start)[None] + np.arange(group.coupling.dof)[:, None]
 
 
-def _ready(system: System, state: State) -> tuple[Mechanism, State]:
-    """Mechanism and state with the batch axes of both."""
-    batch = batch_shape(system, state, None)
-    state = expand(state, jax.tree.leaves(STATE_RANKS), len(batch))
-    state = jax.tree.map(lambda x, r: jnp.broadcast_to(x, x.shape[:r] + batch), state, STATE_RANKS)
-    return prepare(system, len(batch)), with_unit_quaternions(state)
-
-
-def _moving(system: System, batch: int) -> np.ndarray:
+def moving_bodies(system: System, batch: int) -> np.ndarray:
     """True for bodies that obey forces, shape (bodies, *1)."""
     return np.array(system.topology.moving).reshape((-1,) + (1,) * batch)
 
@@ -311,12 +250,14 @@ def _coasting(mechanism: Mechanism, bodies: _Bodies, transport: bool) -> _Bodies
         own = quat_rotate_inverse(q, omega)[:, :-1]
         torque = cross(matvec(mechanism.system.inertia, own), own)
         rate = matvec(mechanism.inverse_inertia[:, :, :-1], torque)
-        moving = _moving(mechanism.system, own.ndim - 2)
+        moving = moving_bodies(mechanism.system, own.ndim - 2)
         spin = quat_rotate(q, with_world(jnp.where(moving, rate, 0.0)))
     return _Bodies(Pose(bodies.velocity, turn), jnp.zeros_like(bodies.velocity), spin)
 
 
-def _places(group: JointGroup, bodies: _Bodies, coasting: _Bodies, state: State) -> JointPlaces:
+def _kinematics(
+    group: JointGroup, bodies: _Bodies, coasting: _Bodies, state: State
+) -> JointKinematics:
     child, parent = np.array(group.child), np.array(group.parent)
     A, B = (jax.tree.map(lambda x: x[:, body], bodies.pose) for body in (child, parent))  # noqa: B023
     q_C = quat_multiply(A.q, group.frame_C.q)
@@ -346,8 +287,7 @@ def _places(group: JointGroup, bodies: _Bodies, coasting: _Bodies, state: State)
             rows = map_trailing(
                 with_velocity_rows, T.p.ndim - 1, group.coupling, rows, T, *motion, time
             )
-    in_parent = group.frame_D @ T
-    return JointPlaces(group.frame_C, in_parent, -T.rotate_inverse(T.p), rows)
+    return JointKinematics(T, group.frame_D @ T, rows)
 
 
 def _picked(W: Array, rows: Sequence[int]) -> Array:
@@ -359,36 +299,35 @@ def _picked(W: Array, rows: Sequence[int]) -> Array:
 
 
 def transmission_rows(
-    mechanism: Mechanism, group: TransmissionGroup, places: tuple[JointPlaces, ...]
+    mechanism: Mechanism, group: TransmissionGroup, joints: tuple[JointKinematics, ...]
 ) -> tuple[Array, tuple[Array, ...]]:
-    """Values (rows, n, *batch) of the transmissions of a group, and the wrenches of unit impulses
-    along them on each of their bodies, about the centres of mass in body axes, (6, rows, n, *batch)
-    each.
+    """Values of the transmissions of a group, and wrenches of unit impulses along these values.
 
-    Transmissions of joints in the groups as they stand in the mechanism.
+    joints: kinematics of all groups of joints as they stand in the mechanism
+
+    Returns: values (rows, n, *batch); wrenches on each body, about its centre of mass in its
+        axes, (6, rows, n, *batch) each
     """
-    found, q = [], []
+    wrenches, q = [], []
     for slot, g in enumerate(group.groups):
-        own, place = mechanism.system.groups[g], places[g]
-        at = np.array([own.joints.index(joints[slot]) for joints in group.joints])
-        k = own.coupling.dof
-        wrenches = wrenches_on_bodies(own, place, range(6 - k, 6))
-        found.append([jnp.take(H, at, axis=2) for H in wrenches])
-        q.append(jnp.take(place.rows.q, at, axis=1))
+        members, joint = mechanism.system.groups[g], joints[g]
+        index = np.array([members.joints.index(each[slot]) for each in group.joints])
+        wrenches.append([jnp.take(H, index, axis=2) for H in coordinate_wrenches(members, joint)])
+        q.append(jnp.take(joint.rows.q, index, axis=1))
     tail = jnp.broadcast_shapes(*(x.shape[1:] for x in q))
     q = jnp.concatenate([jnp.broadcast_to(x, x.shape[:1] + tail) for x in q])
     value, slope = map_trailing(_value_and_slope, q.ndim - 1, group.transmission, q)
     sides: list[Any] = [0.0] * len(group.bodies[0])
     first = 0
-    for ends, wrenches in zip(group.ends, found, strict=True):
-        k = wrenches[0].shape[1]
+    for ends, pair in zip(group.ends, wrenches, strict=True):
+        k = pair[0].shape[1]
         share = slope[:, first : first + k]
         first += k
-        for side, H in zip(ends, wrenches, strict=True):
+        for side, H in zip(ends, pair, strict=True):
             if side >= 0:
                 sides[side] = sides[side] + product_transposed(H, share)
     # A world that only fills a side feels nothing.
-    like = product_transposed(found[0][0], slope[:, : found[0][0].shape[1]])
+    like = product_transposed(wrenches[0][0], slope[:, : wrenches[0][0].shape[1]])
     return value, tuple(jnp.broadcast_to(side, like.shape) for side in sides)
 
 
@@ -397,11 +336,13 @@ def _value_and_slope(transmission: Transmission, q: Array) -> tuple[Array, Array
     return transmission.value(q), jax.jacfwd(transmission.value)(q)
 
 
-def _moved(place: Pose, D_to_C: Array, share: float, W: Array) -> Array:
-    """Wrenches W (6, rows, …) at a point between C and D, seen about a body's centre of mass."""
-    if share:
-        place = Pose(place.apply(share * D_to_C), place.q)
-    R = quat_to_matrix(place.q)
+def _about_centre(C: Pose, joint: JointKinematics, share: float, W: Array) -> Array:
+    """Wrenches W (6, rows, …) at a point between C and D, seen about a body's centre of mass.
+
+    C: pose of C about the centre of mass; share: of the way from C's origin to D's
+    """
+    p = C.apply(share * joint.D_to_C) if share else C.p
+    R = quat_to_matrix(C.q)
     force, moment = matmul(R, W[:3]), matmul(R, W[3:])
-    moment = moment + cross(spread(place.p, 1, force.shape[1]), force)
+    moment = moment + cross(spread(p, 1, force.shape[1]), force)
     return jnp.concatenate(jnp.broadcast_arrays(force, moment), axis=0)

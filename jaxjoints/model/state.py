@@ -11,6 +11,21 @@ from ..algebra.pytree import struct
 
 
 @struct
+class WarmStart:
+    """Impulses of the last step, from which the next solve starts (never differentiated).
+
+    Both arrays are empty, (0, 0, *batch), where no impulse of the system is bounded: one linear
+    solve then needs no start.
+
+    rows: impulse of each row, shape (rows, nodes, *batch), as in a `RowProblem`
+    bounds: impulse of each bounded law, shape (slots, coordinate rows, *batch)
+    """
+
+    rows: Array
+    bounds: Array
+
+
+@struct
 class State:
     """Where the bodies are and how they move, in world axes.
 
@@ -19,7 +34,7 @@ class State:
     velocity: of the centres of mass [m/s]; omega: angular [rad/s], shape (3, bodies, *batch)
     time: [s], shape (*batch)
     q: last known coordinates, from which those that wind are continued, shape (coordinates, *batch)
-    impulse: the last step's impulses, where the next solve starts (never differentiated)
+    warm_start: impulses of the last step, from which the next solve starts
     engagement: of limits with an `Engagement`, E times the number of steps since they engaged, in
         the order of q and then of the transmissions' values, shape (coordinates + values, *batch),
         or (0, *batch) where no limit has one (never differentiated)
@@ -31,11 +46,12 @@ class State:
     omega: Array
     time: Array
     q: Array
-    impulse: Array
+    warm_start: WarmStart
     engagement: Array
 
 
-STATE_RANKS = State(2, 2, 2, 2, 0, 1, 1, 1)
+# Rank of each leaf of a state without batch axes.
+STATE_RANKS = State(2, 2, 2, 2, 0, 1, WarmStart(2, 2), 1)
 
 
 @struct
@@ -77,6 +93,8 @@ class Info:
     wrench: what each joint's rows did to its child: mean wrench during the step at C in C axes
         [N, N m], its bilateral and law rows together, shape (6, joints, *batch)
     law_force: mean force of the laws on each coordinate, shape (coordinates, *batch)
+    limit_force: the part of it by limits (`Limits`), positive towards larger coordinates, 0 where
+        no limit pushes, shape (coordinates, *batch)
     transmission_force: mean force along each value of the transmissions (`System.value`), shape
         (values, *batch)
     """
@@ -88,6 +106,7 @@ class Info:
     qd: Array
     wrench: Array
     law_force: Array
+    limit_force: Array
     transmission_force: Array
     cause: Array | None = None
     effort: Array | None = None

@@ -1,37 +1,55 @@
 """Position projection: bodies moved back onto the surfaces of their joints."""
 
+import jax.numpy as jnp
+from jax import Array
+
 from ..algebra.pytree import replace
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize, quat_rotate
-from ..assembly.constraints import projection_problem
+from ..assembly.group_rows import Interval
 from ..assembly.layout import layout
-from ..model.kinematics import Mechanism, joint_places, quaternion_components
+from ..assembly.problem import aimed_again, row_problem
+from ..assembly.targets import Projection
+from ..model.kinematics import Mechanism, joint_kinematics, quaternion_components
 from ..model.state import State
 from ..solve.factor import Factor
-from ..solve.newton import solve_again
+from ..solve.linear import solve_at_rest
 from ..solve.problem import RowProblem, body_velocities
 from .scheme import NEWTON
 
 
-def projected(
-    mechanism: Mechanism,
-    state: State,
-    along: RowProblem | None = None,
-    factors: Factor | None = None,
-) -> State:
+def projected(mechanism: Mechanism, state: State) -> State:
     """State moved by one Newton step towards the joints' surfaces, by the least M-weighted motion.
 
     Displacements M⁻¹ Gᵀ λ with A λ = -φ; velocities stay as they are.
-
-    along: a problem nearby whose rows serve instead of new ones; factors: of its matrix, which
-        serve too where only linear laws give way
     """
-    places = joint_places(mechanism, state)
-    problem = projection_problem(mechanism, places, along, state.engagement)
+    joints, interval = joint_kinematics(mechanism, state), _at_once(mechanism, state)
+    problem = row_problem(mechanism, joints, interval, Projection())
+    return _displaced(state, body_velocities(problem, NEWTON.solve(problem).impulse))
+
+
+def projected_along(
+    mechanism: Mechanism, state: State, problem: RowProblem, factors: Factor | None
+) -> State:
+    """`projected` along the rows of a problem nearby, such as that of the step before.
+
+    factors: of its matrix, which serve again where only linear laws give way
+    """
+    joints, interval = joint_kinematics(mechanism, state), _at_once(mechanism, state)
+    again = aimed_again(mechanism, joints, interval, Projection(), problem)
     if factors is not None and layout(mechanism.system).rigid:
-        impulse = solve_again(along, factors, problem.rate)
+        impulse = solve_at_rest(problem, factors, again.rate)
     else:
-        impulse = NEWTON.solve(problem).impulse
-    shift = body_velocities(problem, impulse)
+        impulse = NEWTON.solve(again).impulse
+    return _displaced(state, body_velocities(problem, impulse))
+
+
+def _at_once(mechanism: Mechanism, state: State) -> Interval:
+    one = jnp.ones((), mechanism.inverse_mass.dtype)
+    return Interval(one, engagement=state.engagement)
+
+
+def _displaced(state: State, shift: Array) -> State:
+    """State with its bodies moved by displacements in body axes, (6, bodies, *batch)."""
     q = quaternion_components(state)
     return replace(
         state,

@@ -35,21 +35,27 @@ from ..algebra.spatial import (
     quat_rotate,
     quat_rotate_inverse,
 )
-from ..assembly.constraints import effort_impulse, flat_impulses, row_values, start_impulses
-from ..assembly.layout import layout
-from ..assembly.stages import check_laws, position_problem, velocity_problem
+from ..assembly.group_rows import Interval
+from ..assembly.impulses import start_impulses, warm_start
+from ..assembly.problem import row_problem, row_values
+from ..assembly.targets import EndPosition, SurfaceVelocity
 from ..laws.law import Law
-from ..model.kinematics import JointPlaces, Mechanism, gather_coordinates, joint_places
+from ..model.kinematics import (
+    JointKinematics,
+    Mechanism,
+    gather_coordinates,
+    joint_kinematics,
+    moving_bodies,
+)
 from ..model.state import Control, Info, State
 from ..solve.factor import Factor
 from ..solve.forces import Latch
-from ..solve.newton import solve_with
+from ..solve.linear import solve_with
 from ..solve.problem import (
     Impulses,
     RowProblem,
     RowSolution,
     Solver,
-    at_rest,
     body_velocities,
     coordinate_rows,
     delassus,
@@ -58,8 +64,8 @@ from ..solve.problem import (
     row_speeds,
     trailing,
 )
-from .free_motion import free_twists, moving_bodies
-from .scheme import NEWTON, step_info
+from .free_motion import free_velocity
+from .scheme import NEWTON, Scheme, check_laws, step_info
 
 # Newton steps for the mean angular velocity of a body: the first leaves (h ω)³, each squares that.
 TURNS = 3
@@ -68,7 +74,7 @@ CLOSED = 1e-4
 
 
 @struct
-class Rattle:
+class Rattle(Scheme):
     """RATTLE on SE(3): second order and symplectic, loops closed at the end of each step.
 
     A hard stop keeps 0 ≤ λ ⊥ φ(x₁) ≥ 0, and one that pushed lets no velocity in at the end; second
@@ -94,47 +100,32 @@ class Rattle:
     ) -> tuple[State, Info]:
         """See `Scheme.advance`."""
         check_laws("Rattle", mechanism.system, _without_rule, "use SemiImplicitEuler")
-        places = joint_places(mechanism, state)
-        state = replace(state, q=_coordinates(mechanism, places, state))
-        plan = layout(mechanism.system)
-        free = _kicked(mechanism, places, state, control, dt)
-        if plan.structure is None:
-            new, after = _moved(mechanism, state, free, dt)
-            twist = _kicked(mechanism, after, new, control, dt)[:, :-1]
-            return _ended(mechanism, new, after, twist), step_info(
-                mechanism, places, None, twist, new, state.q, dt
-            )
-        problem = position_problem(mechanism, places, dt, control)
+        joints = joint_kinematics(mechanism, state)
+        state = replace(state, q=_coordinates(mechanism, joints, state))
+        interval = Interval(dt, control, force_time=dt / 2)
         stage = _Stage(
             mechanism=mechanism,
             state=state,
-            free=free,
-            problem=problem,
-            values=row_values(mechanism, places, problem),
-            control=control,
+            free=free_velocity(mechanism, joints, state, control, dt / 2),
+            problem=row_problem(mechanism, joints, interval, EndPosition(dt)),
+            values=row_values(mechanism, joints),
             solver=self.solver,
             dt=dt,
         )
-        first = at_rest(problem)
-        if plan.bounds:
-            first = start_impulses(plan, state.impulse)
-        else:
-            rate = problem.rate + row_speeds(problem, free)
-            begun = self.solver.solve(replace(problem, rate=rate))
-            first, stage = (begun.impulse, ()), replace(stage, factors=begun.factors)
-        at = _closed(self.iterations, first, stage)
-        new, after = _reached(stage, at[0])
-        first_kick = _solution(stage, at, after)
+        start, stage = _begun(stage)
+        impulses = _closed(self.iterations, start, stage)
+        new, after = _reached(stage, impulses[0])
+        first_kick = _solution(stage, impulses, after)
 
-        free = _kicked(mechanism, after, new, control, dt)
-        problem = _second_stage(stage, at, after, free)
+        free = free_velocity(mechanism, after, new, control, dt / 2)
+        problem = _second_stage(stage, impulses, after, free, control)
         second_kick = self.solver.solve(problem)
         twist = free[:, :-1] + body_velocities(problem, second_kick.impulse)
         new = _ended(mechanism, new, after, twist)
-        if plan.bounds:
-            new = replace(new, impulse=jax.lax.stop_gradient(flat_impulses(plan, first_kick)))
-        first = step_info(mechanism, places, first_kick, twist, new, state.q, dt)
-        second = step_info(mechanism, after, second_kick, twist, new, new.q, dt)
+        start = jax.lax.stop_gradient(warm_start(mechanism.system, first_kick))
+        new = replace(new, warm_start=start)
+        first = step_info(mechanism, joints, stage.problem, first_kick, twist, new, state.q, dt)
+        second = step_info(mechanism, after, problem, second_kick, twist, new, new.q, dt)
         closed = first_kick.residual <= CLOSED * (1 + first_kick.size)
         info = replace(
             second,
@@ -144,6 +135,7 @@ class Rattle:
             q=first.q,
             wrench=first.wrench + second.wrench,
             law_force=first.law_force + second.law_force,
+            limit_force=first.limit_force + second.limit_force,
             transmission_force=first.transmission_force + second.transmission_force,
         )
         return new, info
@@ -158,7 +150,8 @@ class _Stage:
     """What the impulses of the first kick depend on.
 
     state: at the start, with its coordinates; free: twists after the kick without impulses
-    values: of the rows at the start; factors: of the problem's matrix, None where laws are bounded
+    problem: rows at the start that aim at the end positions; values: of the rows at the start
+    factors: of the problem's matrix, None where laws are bounded
     """
 
     mechanism: Mechanism
@@ -166,25 +159,37 @@ class _Stage:
     free: Array
     problem: RowProblem
     values: Array
-    control: Control
     solver: Solver
     dt: Array
     factors: Factor | None = None
 
 
-def _reached(stage: _Stage, impulse: Array) -> tuple[State, tuple[JointPlaces, ...]]:
+def _begun(stage: _Stage) -> tuple[Impulses, _Stage]:
+    """Impulses to begin with, and the stage with its factors: those of the last step where laws are
+    bounded, else those that speeds at the end of the kick ask for.
+    """
+    start = start_impulses(stage.state)
+    if start is not None:
+        return start, stage
+    rate = stage.problem.rate + row_speeds(stage.problem, stage.free)
+    solution = stage.solver.solve(replace(stage.problem, rate=rate))
+    return (solution.impulse, ()), replace(stage, factors=solution.factors)
+
+
+def _reached(stage: _Stage, impulse: Array) -> tuple[State, tuple[JointKinematics, ...]]:
     """Where the mechanism is after the motion that impulses of the first kick begin."""
     twist = stage.free.at[:, :-1].add(body_velocities(stage.problem, impulse))
     return _moved(stage.mechanism, stage.state, twist, stage.dt)
 
 
-def _means(stage: _Stage, impulse: Array, after: tuple[JointPlaces, ...]) -> Array:
+def _means(stage: _Stage, impulse: Array, after: tuple[JointKinematics, ...]) -> Array:
     """Mean speeds of the rows over a step that ends at places, less what hard rows ask for."""
     problem = stage.problem
-    change = (row_values(stage.mechanism, after, problem) - stage.values) / stage.dt
-    if problem.structure.placeless:
+    change = (row_values(stage.mechanism, after) - stage.values) / stage.dt
+    if problem.structure.without_error:
         speed = row_speeds(problem, stage.free) + delassus(problem, impulse)
-        change = jnp.where(trailing(problem.structure.without_error, speed), speed, change)
+        has_error = trailing(problem.structure.has_error, speed) > 0
+        change = jnp.where(has_error, change, speed)
     return problem.rate + change
 
 
@@ -224,10 +229,10 @@ def _closed_jvp(iterations: int, primals: tuple, tangents: tuple) -> tuple[Impul
     return at, jax.lax.scan(term, source, None, length=iterations)[0]
 
 
-def _solution(stage: _Stage, at: Impulses, after: tuple[JointPlaces, ...]) -> RowSolution:
+def _solution(stage: _Stage, at: Impulses, after: tuple[JointKinematics, ...]) -> RowSolution:
     """The first kick and what it leaves of the rows' laws, errors at the end included."""
     means = _means(stage, at[0], after)
-    smoothing = jnp.asarray(getattr(stage.solver, "smoothing", 0.0), means.dtype)
+    smoothing = jnp.asarray(stage.solver.smoothing, means.dtype)
     rate = means - delassus(stage.problem, at[0])
     return RowSolution(*at, *residual(replace(stage.problem, rate=rate), smoothing, at, means))
 
@@ -235,8 +240,9 @@ def _solution(stage: _Stage, at: Impulses, after: tuple[JointPlaces, ...]) -> Ro
 def _second_stage(
     stage: _Stage,
     at: Impulses,
-    after: tuple[JointPlaces, ...],
+    after: tuple[JointKinematics, ...],
     free: Array,
+    control: Control,
 ) -> RowProblem:
     """Rows of the second kick: those at the end, with the linear laws' impulses of the first and
     the stops that pushed in it.
@@ -245,7 +251,8 @@ def _second_stage(
     u = coordinate_rows(stage.problem, _means(stage, impulse, after))
     c = 1 / coordinate_rows(stage.problem, diagonal(stage.problem))
     linear = coordinate_rows(stage.problem, impulse)
-    problem = velocity_problem(stage.mechanism, after, free, stage.dt / 2, stage.control)
+    interval = Interval(jnp.ones_like(stage.dt), control, force_time=stage.dt / 2)
+    problem = row_problem(stage.mechanism, after, interval, SurfaceVelocity(), free)
     bounds = []
     for bound, first, λ in zip(problem.bounds, stage.problem.bounds, bounded, strict=True):
         linear = linear - first.sign * λ
@@ -254,30 +261,18 @@ def _second_stage(
             bound = replace(bound, present=jnp.where(pushed, bound.present, 0.0))
         bounds.append(bound)
     none = jnp.zeros_like(linear)
-    return replace(problem, stiffness=none, impulse=linear, bounds=tuple(bounds))
-
-
-def _kicked(
-    mechanism: Mechanism,
-    places: tuple[JointPlaces, ...],
-    state: State,
-    control: Control,
-    dt: Array,
-) -> Array:
-    """Twists in body axes after half a step's forces, without rows, (6, bodies + 1, *batch)."""
-    twist = free_twists(mechanism, state, control, dt / 2)
-    if control.effort is not None:
-        twist = twist + effort_impulse(mechanism, places, control.effort, dt / 2)
-    return twist
+    return replace(problem, augmented_stiffness=none, impulse=linear, bounds=tuple(bounds))
 
 
 def _moved(
     mechanism: Mechanism, state: State, twist: Array, dt: Array
-) -> tuple[State, tuple[JointPlaces, ...]]:
-    """State after a motion without forces for dt, from twists in body axes, and its places."""
+) -> tuple[State, tuple[JointKinematics, ...]]:
+    """State after a motion without forces for dt, from twists in body axes, and its
+    joint kinematics.
+    """
     linear, omega = twist[:3, :-1], twist[3:, :-1]
     q = state.quaternion
-    moving = moving_bodies(mechanism, state)
+    moving = moving_bodies(mechanism.system, state.time.ndim)[None]
     mean = jnp.where(moving, _mean_omega(mechanism, omega, dt), omega)
     end = quat_normalize(quat_multiply(q, quat_from_rotation_vector(dt * mean)))
     velocity = quat_rotate(q, linear)
@@ -293,7 +288,7 @@ def _moved(
         time=state.time + dt,
     )
     state = materialize(state)
-    return state, joint_places(mechanism, state)
+    return state, joint_kinematics(mechanism, state)
 
 
 def _mean_omega(mechanism: Mechanism, omega: Array, dt: Array) -> Array:
@@ -325,16 +320,16 @@ def _solved(columns: list[Array], right: Array) -> Array:
 
 
 def _ended(
-    mechanism: Mechanism, state: State, places: tuple[JointPlaces, ...], twist: Array
+    mechanism: Mechanism, state: State, joints: tuple[JointKinematics, ...], twist: Array
 ) -> State:
     """State with its coordinates, and twists in body axes."""
     return replace(
         state,
         velocity=quat_rotate(state.quaternion, twist[:3]),
         omega=quat_rotate(state.quaternion, twist[3:]),
-        q=_coordinates(mechanism, places, state),
+        q=_coordinates(mechanism, joints, state),
     )
 
 
-def _coordinates(mechanism: Mechanism, places: tuple[JointPlaces, ...], state: State) -> Array:
-    return gather_coordinates(mechanism, [place.rows.q for place in places], state)
+def _coordinates(mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State) -> Array:
+    return gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)

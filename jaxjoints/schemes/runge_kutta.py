@@ -8,27 +8,38 @@ from jax import Array
 
 from ..algebra.pytree import replace, static, struct
 from ..algebra.spatial import cross, matvec, quat_multiply, quat_rotate, quat_rotate_inverse
-from ..assembly.constraints import effort_impulse
-from ..assembly.layout import layout
-from ..assembly.stages import check_laws, elements, velocity_problem
+from ..assembly.group_rows import Interval
+from ..assembly.impulses import effort_impulse
+from ..assembly.layout import layout, mechanism_of
+from ..assembly.problem import row_problem
+from ..assembly.targets import SurfaceVelocity
 from ..laws.law import Law
 from ..model.external import external_wrench
+from ..model.groups import JointGroup
 from ..model.kinematics import (
+    JointKinematics,
     Mechanism,
     body_twists,
     gather_coordinates,
-    joint_places,
-    prepare,
+    joint_kinematics,
+    moving_bodies,
     with_unit_quaternions,
     with_world,
 )
 from ..model.state import Control, Info, State
 from ..model.system import System
 from ..solve.forces import Bound, Latch, Linear
-from ..solve.problem import RowSolution, Solver, body_velocities, coordinate_rows, speeds
-from .free_motion import free_twists, moving_bodies
+from ..solve.problem import (
+    RowProblem,
+    RowSolution,
+    Solver,
+    body_velocities,
+    coordinate_rows,
+    speeds,
+)
+from .free_motion import free_velocity
 from .projection import projected
-from .scheme import NEWTON, step_info
+from .scheme import NEWTON, Scheme, check_laws, elements, step_info
 
 # How far along the last rate each stage looks, and its weight, in shares of the step.
 STAGES = ((0.0, 1 / 6), (0.5, 1 / 3), (0.5, 1 / 3), (1.0, 1 / 6))
@@ -39,7 +50,7 @@ POWERS = 12
 
 
 @struct
-class RungeKutta:
+class RungeKutta(Scheme):
     """RK4 on constrained accelerations, then positions and velocities back on the joints' surfaces.
 
     Of fourth order, for smooth motion: laws are linear or locks, which hold whatever their cfm, and
@@ -62,41 +73,35 @@ class RungeKutta:
     ) -> tuple[State, Info]:
         """See `Scheme.advance`."""
         _check(mechanism.system)
-        plan = layout(mechanism.system)
-        places = joint_places(mechanism, state)
-        q = gather_coordinates(mechanism, [place.rows.q for place in places], state)
+        joints = joint_kinematics(mechanism, state)
+        q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
         start = replace(state, q=q)
-        prescribed = free_twists(mechanism, start, control, jnp.zeros_like(dt))[:, :-1]
+        now = jnp.zeros_like(dt)
+        prescribed = free_velocity(mechanism, joints, start, control, now)[:, :-1]
         start = _with_twists(start, start, prescribed - body_twists(start))
-        shares = jnp.asarray(STAGES, dt.dtype)
 
         def stage(carry, share):
-            last, total, force, left = carry
+            last, total, force, (residual, size) = carry
             look, weight = share
-            at = with_unit_quaternions(_plus(start, last, look * dt))
-            rate, solution = self._rate(mechanism, at, control)
+            state = with_unit_quaternions(_plus(start, last, look * dt))
+            rate, solution = self._rate(mechanism, state, control)
             total = jax.tree.map(lambda x, y: x + weight * y, total, rate)
-            if solution is not None:
-                force = force + weight * solution.impulse
-                left = jax.tree.map(jnp.maximum, left, (solution.residual, solution.size))
-            return (rate, total, force, left), None
+            force = force + weight * solution.impulse
+            worst = jnp.maximum(residual, solution.residual), jnp.maximum(size, solution.size)
+            return (rate, total, force, worst), None
 
-        none = jax.tree.map(jnp.zeros_like, start)
-        zero = jnp.zeros_like(state.time)
-        force = zero
-        if plan.structure is not None:
-            nodes = plan.structure.rows, plan.structure.nodes
-            force = jnp.zeros((*nodes, *zero.shape), zero.dtype)
-        begin = none, none, force, (zero, zero)
-        (_, total, force, left), _ = jax.lax.scan(stage, begin, shares)
+        none, zero = jax.tree.map(jnp.zeros_like, start), jnp.zeros_like(state.time)
+        structure = layout(mechanism.system).structure
+        force = jnp.zeros((structure.rows, structure.nodes, *zero.shape), zero.dtype)
+        shares = jnp.asarray(STAGES, dt.dtype)
+        (_, total, force, worst), _ = jax.lax.scan(stage, (none, none, force, (zero, zero)), shares)
         new = with_unit_quaternions(_plus(start, total, dt))
-        solution = None
-        if plan.structure is not None:
-            solution = RowSolution(dt * force, (), *left)
-            for _ in range(self.projections):
-                new = projected(mechanism, new)
-            new = self._following(mechanism, new)
-        return new, step_info(mechanism, places, solution, body_twists(new), new, q, dt)
+        for _ in range(self.projections):
+            new = projected(mechanism, new)
+        new, problem = self._on_surface(mechanism, new)
+        solution = RowSolution(dt * force, (), *worst)
+        twist = body_twists(new)
+        return new, step_info(mechanism, joints, problem, solution, twist, new, q, dt)
 
     def examine(self, system: System, state: State, dt: Array) -> None:
         """Warns of springs and dampers too stiff for steps of dt [s] from a state, by the largest
@@ -118,18 +123,15 @@ class RungeKutta:
 
     def _rate(
         self, mechanism: Mechanism, state: State, control: Control
-    ) -> tuple[State, RowSolution | None]:
+    ) -> tuple[State, RowSolution]:
         """How a state changes in time, and the forces of the rows."""
         free = _free_rate(mechanism, state, control)
-        if layout(mechanism.system).structure is None:
-            return free, None
         now = jnp.zeros((), state.time.dtype)
 
         def rows(state, force_time):
-            twist = with_world(body_twists(state))
-            places = joint_places(mechanism, state)
-            problem = velocity_problem(mechanism, places, twist, force_time, control, soft=0.0)
-            return (problem.rate, problem.stiffness, problem.impulse), problem
+            joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
+            problem = _on_surfaces(mechanism, joints, force_time, control, twist)
+            return (problem.rate, problem.augmented_stiffness, problem.impulse), problem
 
         # The rows' speeds change at the rate G a + Ġ v; what linear laws give in a time from now on
         # grows at the rate of their forces.
@@ -139,42 +141,51 @@ class RungeKutta:
         problem = replace(
             problem,
             rate=rate,
-            stiffness=jnp.zeros_like(damping),
+            augmented_stiffness=jnp.zeros_like(damping),
             impulse=push - damping * coordinate_rows(problem, speed),
         )
         solution = self.solver.solve(problem)
         return _with_twists(state, free, body_velocities(problem, solution.impulse)), solution
 
-    def _following(self, mechanism: Mechanism, state: State) -> State:
-        """State with velocities that its rows allow, by the least M-weighted change."""
-        places = joint_places(mechanism, state)
-        twist = with_world(body_twists(state))
-        now = jnp.zeros((), twist.dtype)
-        problem = velocity_problem(mechanism, places, twist, now, Control(), soft=0.0)
+    def _on_surface(self, mechanism: Mechanism, state: State) -> tuple[State, RowProblem]:
+        """State with velocities that its rows allow, by the least M-weighted change; the rows."""
+        joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
+        problem = _on_surfaces(mechanism, joints, jnp.zeros((), twist.dtype), Control(), twist)
         impulse = self.solver.solve(problem).impulse
-        state = replace(
-            state, q=gather_coordinates(mechanism, [place.rows.q for place in places], state)
-        )
-        return _with_twists(state, state, body_velocities(problem, impulse))
+        q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+        state = replace(state, q=q)
+        return _with_twists(state, state, body_velocities(problem, impulse)), problem
+
+
+def _on_surfaces(
+    mechanism: Mechanism,
+    joints: tuple[JointKinematics, ...],
+    force_time: Array,
+    control: Control,
+    twist: Array,
+) -> RowProblem:
+    """Rows that keep velocities on the joints' surfaces, hard whatever their cfm."""
+    interval = Interval(jnp.ones_like(force_time), control, force_time=force_time)
+    return row_problem(mechanism, joints, interval, SurfaceVelocity(compliance=0.0), twist)
 
 
 @jax.jit
 def _stiffness(system: System, state: State, dt: Array, solver: Solver) -> tuple[Array, Array]:
     """Largest eigenvalues of h² k / m and h d / m of the linear laws, shape (*batch)."""
     axes = state.time.ndim
-    mechanism = prepare(system, axes, layout(system).orders)
+    mechanism = mechanism_of(system, axes)
     state = with_unit_quaternions(state)
-    places = joint_places(mechanism, state)
+    joints = joint_kinematics(mechanism, state)
     still = jnp.zeros_like(with_world(body_twists(state)))
 
     def rows(time):
-        return velocity_problem(mechanism, places, still, time, Control(), soft=0.0)
+        return _on_surfaces(mechanism, joints, time, Control(), still)
 
     # Linear laws give k h² + d h in a step of h.
     problem = rows(dt)
-    whole, half = problem.stiffness, rows(dt / 2).stiffness
+    whole, half = problem.augmented_stiffness, rows(dt / 2).augmented_stiffness
     free = replace(
-        problem, rate=jnp.zeros_like(problem.rate), stiffness=jnp.zeros_like(problem.stiffness)
+        problem, rate=jnp.zeros_like(problem.rate), augmented_stiffness=jnp.zeros_like(whole)
     )
 
     def largest_eigenvalue(weight):
@@ -206,7 +217,7 @@ def _free_rate(mechanism: Mechanism, state: State, control: Control) -> State:
     if wrench is not None:
         pull = pull + mechanism.inverse_mass[None, :-1] * wrench[:3]
         torque = torque + quat_rotate_inverse(q, wrench[3:])
-    moving = moving_bodies(mechanism, state)
+    moving = moving_bodies(mechanism.system, state.time.ndim)[None]
     turn = jnp.concatenate([jnp.zeros_like(omega[:1]), omega])
     rate = replace(
         state,
@@ -216,14 +227,10 @@ def _free_rate(mechanism: Mechanism, state: State, control: Control) -> State:
         omega=quat_rotate(q, matvec(inverse, torque)),
         time=jnp.ones_like(state.time),
         q=jnp.zeros_like(state.q),
-        impulse=jnp.zeros_like(state.impulse),
+        warm_start=jax.tree.map(jnp.zeros_like, state.warm_start),
     )
-    if control.effort is None:
-        return rate
-    places = joint_places(mechanism, state)
-    one = jnp.ones((), omega.dtype)
-    change = effort_impulse(mechanism, places, control.effort, one)[:, :-1]
-    return _with_twists(state, rate, change)
+    joints, one = joint_kinematics(mechanism, state), jnp.ones((), omega.dtype)
+    return _with_twists(state, rate, effort_impulse(mechanism, joints, control.effort, one)[:, :-1])
 
 
 def _with_twists(state: State, rate: State, change: Array) -> State:
@@ -253,7 +260,7 @@ def _check(system: System) -> None:
                 f"RungeKutta: {name} is softened by cfm, a spring that depends on the "
                 "time step; give it a SpringDamper, or use Rattle or SemiImplicitEuler"
             )
-        if getattr(getattr(group, "coupling", None), "acceleration_rows", 0):
+        if isinstance(group, JointGroup) and group.coupling.acceleration_rows:
             raise ValueError(
                 f"RungeKutta: {name} has rows at acceleration level; "
                 "use SemiImplicitEuler or Rattle, or write them at velocity level"

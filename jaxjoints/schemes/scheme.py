@@ -1,95 +1,116 @@
 """What takes a mechanism from one state to the next, and what all schemes share."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..assembly.constraints import joint_impulses
+from ..assembly.impulses import joint_impulses
+from ..laws.law import Law
+from ..model.groups import JointGroup, TransmissionGroup
 from ..model.kinematics import (
-    JointPlaces,
+    JointKinematics,
     Mechanism,
+    coordinate_speeds,
     gather_coordinates,
-    speeds_along,
     transmission_rows,
     with_world,
-    wrenches_on_bodies,
 )
 from ..model.state import Control, Info, State
+from ..model.system import System
 from ..solve.newton import Newton
-from ..solve.problem import TOLERATED, RowSolution
+from ..solve.problem import TOLERATED, RowProblem, RowSolution
 
 NEWTON = Newton()
 
 
-class Scheme(Protocol):
-    """What takes a mechanism from one state to the next: a frozen record of its settings.
+class Scheme(ABC):
+    """What takes a mechanism from one state to the next: base of all schemes, frozen records."""
 
-    One that has `examine(system, state, dt)` is asked by `rollout` whether they suit each other.
-    One that has `at_solution()` returns there a scheme of the same derivative that takes the
-    impulses of a state for those that solve its step (of one made before), or None.
-    """
-
+    @abstractmethod
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
-        """One step of dt [s]; all arrays with the batch axes of the mechanism, quaternions of
-        length 1.
+        """The state after one step of dt [s], and what the step did.
+
+        All arrays have the batch axes of the mechanism, quaternions have length 1.
         """
-        ...
+
+    def at_solution(self) -> "Scheme | None":
+        """A scheme with the same derivative that takes `State.warm_start` for the solution.
+
+        Differentiation in reverse computes a step again when its impulses are known. None, the
+        default, where the scheme cannot make use of that.
+        """
+        return None
+
+    def examine(self, system: System, state: State, dt: Array) -> None:
+        """Warn or raise where the scheme does not suit the system; `rollout` asks before it starts.
+
+        Called with concrete numbers only.
+        """
+        return
 
 
 def step_info(
     mechanism: Mechanism,
-    places: tuple[JointPlaces, ...],
-    solution: RowSolution | None,
+    joints: tuple[JointKinematics, ...],
+    problem: RowProblem,
+    solution: RowSolution,
     twist: Array,
     new: State,
     q: Array,
     dt: Array,
 ) -> Info:
-    """What the step did; unused parts cost nothing once compiled."""
-    system = mechanism.system
-    batch = new.time.shape
-    zero = jnp.zeros(batch, dt.dtype)
-    errors, qd = [zero], []
-    twist = with_world(twist)
-    for group, place in zip(system.groups, places, strict=True):
-        k = group.coupling.dof
-        if k < 6:
-            error = jnp.abs(place.rows.error)
+    """What the step did; unused parts cost nothing once compiled.
+
+    joints: kinematics where the impulses acted; twist: of the bodies at the end, in body axes there
+    """
+    system, batch, twist = mechanism.system, new.time.shape, with_world(twist)
+    errors, qd = [jnp.zeros(batch, dt.dtype)], []
+    for group, joint in zip(system.groups, joints, strict=True):
+        if group.coupling.dof < 6:
+            error = jnp.abs(joint.rows.error)
             if group.enabled is not None:
                 error = jnp.where(group.enabled[None] > 0, error, 0.0)
-            worst = jnp.max(error, axis=(0, 1))
-            errors.append(jnp.broadcast_to(worst, batch))
-        if k == 0:
-            qd.append(place.rows.q)
-            continue
-        child, parent = wrenches_on_bodies(group, place, range(6 - k, 6))
-        qd.append(speeds_along(group, child, parent, twist))
+            errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
+        qd.append(coordinate_speeds(group, joint, twist))
     for group in system.transmissions:
         if group.held:
-            value, _ = transmission_rows(mechanism, group, places)
+            value, _ = transmission_rows(mechanism, group, joints)
             worst = jnp.max(jnp.abs(value[np.array(group.held)]), axis=(0, 1))
             errors.append(jnp.broadcast_to(worst, batch))
-    if solution is None:
-        wrench = jnp.zeros((6, len(system.topology.joints), *batch), dt.dtype)
-        law_force, residual, size = jnp.zeros_like(q), zero, zero
-        values = jnp.zeros((0, *batch), dt.dtype)
-    else:
-        impulse, by_coordinate, values = joint_impulses(mechanism, places, solution.impulse)
-        wrench, values = impulse / dt, values / dt
-        law_force = gather_coordinates(mechanism, by_coordinate, new) / dt
-        residual = jnp.broadcast_to(solution.residual, batch)
-        size = jnp.broadcast_to(solution.size, batch)
+    impulses = joint_impulses(mechanism, joints, problem, solution, new)
+    residual, size = (jnp.broadcast_to(x, batch) for x in (solution.residual, solution.size))
     return Info(
         ok=residual <= TOLERATED[dt.dtype.itemsize] * (1 + size),
         residual=residual,
         error=jnp.max(jnp.stack(errors), axis=0),
         q=q,
         qd=gather_coordinates(mechanism, qd, new),
-        wrench=wrench,
-        law_force=law_force,
-        transmission_force=values,
+        wrench=impulses.wrench / dt,
+        law_force=impulses.law / dt,
+        limit_force=impulses.limit / dt,
+        transmission_force=impulses.transmission / dt,
     )
+
+
+def elements(system: System) -> Iterator[tuple[str, JointGroup | TransmissionGroup]]:
+    """The first name of each group of joints or transmissions, and the group."""
+    for group in system.groups:
+        yield f"joint {system.topology.joints[group.joints[0]]!r}", group
+    for group in system.transmissions:
+        yield f"transmission {system.topology.transmissions[group.members[0]]!r}", group
+
+
+def check_laws(scheme: str, system: System, refused: Callable[[Law], bool], remedy: str) -> None:
+    """ValueError for the first law that a scheme has no rule for."""
+    for name, group in elements(system):
+        for law in group.laws:
+            if refused(law):
+                raise ValueError(
+                    f"{scheme}: {name} has the law {type(law).__name__}, for which this scheme has "
+                    f"no rule; {remedy}, or leave the law out"
+                )

@@ -17,27 +17,29 @@ from ..algebra.spatial import (
     quat_rotate,
     quat_rotate_inverse,
 )
-from ..assembly.constraints import effort_impulse, flat_impulses, row_problem, start_impulses
-from ..assembly.layout import layout
-from ..assembly.node_rows import engagements
-from ..assembly.stages import velocity_problem
+from ..assembly.engagement import next_engagement
+from ..assembly.group_rows import Interval
+from ..assembly.impulses import start_impulses, warm_start
+from ..assembly.problem import row_problem
+from ..assembly.targets import Step, SurfaceVelocity
 from ..model.kinematics import (
     Mechanism,
     body_twists,
     gather_coordinates,
-    joint_places,
+    joint_kinematics,
+    moving_bodies,
     quaternion_components,
     with_world,
 )
 from ..model.state import Control, Info, State
 from ..solve.problem import Solver, body_velocities
-from .free_motion import free_twists, moving_bodies
-from .projection import projected
-from .scheme import NEWTON, step_info
+from .free_motion import free_velocity
+from .projection import projected_along
+from .scheme import NEWTON, Scheme, step_info
 
 
 @struct
-class SemiImplicitEuler:
+class SemiImplicitEuler(Scheme):
     """Semi-implicit Euler with ERP, ODE's scheme: new velocities, then positions from them.
 
     solver: what finds the impulses; `Newton(smoothing=ν)` lets gradients feel bounds
@@ -60,55 +62,39 @@ class SemiImplicitEuler:
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
         """See `Scheme.advance`."""
-        places = joint_places(mechanism, state, transport=self.gyroscopic == "transport")
-        free = free_twists(mechanism, state, control, dt, gyroscopic=self.gyroscopic)
-        if control.effort is not None:
-            free = free + effort_impulse(mechanism, places, control.effort, dt)
-        plan = layout(mechanism.system)
-        solution = None
-        twist = free[:, :-1]
-        if plan.structure is not None:
-            before = with_world(body_twists(state))
-            problem = row_problem(
-                mechanism, places, free, dt, control, before, engagement=state.engagement
-            )
-            if self.curvature:
-                problem = replace(problem, rate=problem.rate + dt * _turning(mechanism, state))
-            solution = self.solver.solve(problem, start_impulses(plan, state.impulse))
-            twist = materialize(twist + body_velocities(problem, solution.impulse))
+        joints = joint_kinematics(mechanism, state, transport=self.gyroscopic == "transport")
+        free = free_velocity(mechanism, joints, state, control, dt, gyroscopic=self.gyroscopic)
+        interval = Interval(
+            dt, control, twist=with_world(body_twists(state)), engagement=state.engagement
+        )
+        problem = row_problem(mechanism, joints, interval, Step(), free)
+        if self.curvature:
+            problem = replace(problem, rate=problem.rate + dt * _turning(mechanism, state))
+        solution = self.solver.solve(problem, start_impulses(state))
+        twist = materialize(free[:, :-1] + body_velocities(problem, solution.impulse))
         new = _moved(self, mechanism, state, twist, dt)
-        q = gather_coordinates(mechanism, [place.rows.q for place in places], state)
-        new = replace(new, q=q)
-        if plan.bounds:
-            new = replace(new, impulse=flat_impulses(plan, solution))
-        if plan.engages:
-            new = _engaged(mechanism, new)
-        for _ in range(self.projections if plan.structure is not None else 0):
-            new = projected(mechanism, new, problem, solution.factors)
-        return new, step_info(mechanism, places, solution, twist, new, q, dt)
+        q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+        new = replace(new, q=q, warm_start=warm_start(mechanism.system, solution))
+        new = replace(new, engagement=next_engagement(mechanism, new))
+        for _ in range(self.projections):
+            new = projected_along(mechanism, new, problem, solution.factors)
+        return new, step_info(mechanism, joints, problem, solution, twist, new, q, dt)
 
     def at_solution(self) -> "SemiImplicitEuler | None":
-        """See `Scheme`."""
-        solver = getattr(self.solver, "at_solution", lambda: None)()
+        """See `Scheme.at_solution`."""
+        solver = self.solver.at_solution()
         return None if solver is None else replace(self, solver=solver)
-
-
-def _engaged(mechanism: Mechanism, state: State) -> State:
-    """State in which limits have engaged or let go, at the end of a step."""
-    places = joint_places(mechanism, state)
-    twist = with_world(body_twists(state))
-    return replace(state, engagement=engagements(mechanism, places, twist, state.engagement))
 
 
 def _turning(mechanism: Mechanism, state: State) -> Array:
     """Ġ v: rates of the rows' speeds while bodies move on, (rows, nodes, *batch)."""
 
     def speeds(state):
-        twist = with_world(body_twists(state))
-        places = joint_places(mechanism, state)
-        return velocity_problem(mechanism, places, twist, now, Control()).rate
+        twist, joints = with_world(body_twists(state)), joint_kinematics(mechanism, state)
+        return row_problem(mechanism, joints, interval, SurfaceVelocity(), twist).rate
 
     time, now = state.time, jnp.zeros((), state.time.dtype)
+    interval = Interval(jnp.ones_like(now), force_time=now)
     still = jax.tree.map(jnp.zeros_like, state)
     spin = jnp.concatenate([jnp.zeros_like(state.omega[:1]), state.omega])
     turn = 0.5 * quat_multiply(spin, state.quaternion)
@@ -136,7 +122,7 @@ def _moved(
             mechanism.inverse_inertia[:, :, :-1], quat_rotate_inverse(quaternion, spin)
         )
         turned = quat_rotate(*materialize((quaternion, carried)))
-        moving = moving_bodies(mechanism, state)
+        moving = moving_bodies(mechanism.system, state.time.ndim)[None]
         omega = turned if moving.all() else jnp.where(moving, turned, omega)
     return replace(
         state,

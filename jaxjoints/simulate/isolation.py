@@ -1,11 +1,13 @@
-"""What keeps a bad environment from the others: it stands still, and nothing of it reaches them.
+"""Isolation of bad environments: they stand still, and nothing of them reaches the others.
 
 Values of environments never mix, so it is enough to mask those of a bad one after the step. Not so
 derivatives: in reverse a NaN times a cotangent of 0 is NaN, and sums over environments carry it to
-whatever they share. So derivatives of a bad environment are taken at the state of a good one.
+whatever they share. So derivatives of a bad environment are taken at a safe state, that of a good
+environment.
 """
 
 import math
+from collections.abc import Callable
 from enum import IntEnum
 from functools import reduce
 from typing import Any, Literal
@@ -24,13 +26,14 @@ from ..model.external import settled
 from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
 from ..model.state import Control, Info, State
 from ..model.system import System
+from ..schemes.scheme import Scheme
 
 # Positions [m] and velocities [m/s], [rad/s] beyond which a motion has diverged.
 LARGEST = 1e10
 # Residual above which a solve is of no use, as a share of 1 m/s and of the speed of the bodies.
 UNSOLVED = 0.1
-# Name of what reverse differentiation keeps of a step beside its start (see `attempted`).
-OUTCOME = "outcome"
+# Name of what reverse differentiation keeps of a step beside its start (see `_contained`).
+_OUTCOME = "outcome"
 
 Policy = Literal["stop", "zero"]
 
@@ -53,13 +56,14 @@ class Cause(IntEnum):
     DIVERGED = 5
 
 
-def secured(system: System, state: State) -> tuple[System, State, Array]:
+def sanitized(system: System, state: State) -> tuple[System, State, Array]:
     """What is needed to step environments of which some are bad from the start.
 
     state: with all batch axes
 
-    Returns: the system with sound numbers in bad environments; a haven to differentiate them at,
-        the state of the first good one, with batch axes of size 1; the cause of each, (*batch)
+    Returns: the system with sound numbers in bad environments; a safe state to differentiate these
+        at, that of the first good environment, with batch axes of size 1; the cause of each
+        environment, (*batch)
     """
     batch = state.time.shape
     wrong = _unsound_parameters(system, batch)
@@ -73,16 +77,16 @@ def secured(system: System, state: State) -> tuple[System, State, Array]:
     bad = cause != Cause.NONE
     zero = jax.tree.map(jnp.zeros_like, state)
     one = replace(zero, quaternion=zero.quaternion.at[0].set(1.0))
-    # Where all are bad, the haven is every body at the origin, at rest.
+    # Where all are bad, the safe state is every body at the origin, at rest.
     good = _chosen(bad, one, state)
-    haven = jax.tree.map(lambda x: _one_environment(x, len(batch), jnp.argmin(bad)), good)
-    return system, stop_gradient(haven), cause
+    safe = jax.tree.map(lambda x: _one_environment(x, len(batch), jnp.argmin(bad)), good)
+    return system, stop_gradient(safe), cause
 
 
-def guarded(
-    scheme: Any,
+def isolated_step(
+    scheme: Scheme,
     mechanism: Mechanism,
-    haven: State,
+    safe: State,
     carry: tuple[State, Array],
     control: Control,
     dt: Array,
@@ -90,6 +94,7 @@ def guarded(
 ) -> tuple[tuple[State, Array], Info]:
     """One step of a scheme of the environments that have no cause to stand still.
 
+    safe: state to differentiate bad environments at
     carry: the state, and the cause of each environment that does, shape (*batch)
     policy: "zero": an environment takes a step without control where it has NaN or infinity in it
 
@@ -105,11 +110,11 @@ def guarded(
         stopped, control = [], _without(told, control)
     cause = jnp.where(standing, cause, _first(*stopped))
     control = _clipped(mechanism.system, state, control)
-    new, info, cause = attempted(scheme, mechanism, haven, cause, state, control, dt)
+    new, info, cause = _contained(scheme, mechanism, safe, cause, state, control, dt)
     still = cause != Cause.NONE
     # No gradient flows through an environment that stands still, nor from one solve to the next.
     new = _chosen(still, stop_gradient(state), new)
-    new = replace(new, impulse=stop_gradient(new.impulse))
+    new = replace(new, warm_start=stop_gradient(new.warm_start))
     poor = info.residual > UNSOLVED * (1 + largest(jnp.abs(new.velocity), 2))
     effort = jnp.zeros_like(state.q) if control.effort is None else control.effort
     effort, step = jnp.broadcast_to(effort, state.q.shape), jnp.broadcast_to(dt, cause.shape)
@@ -118,10 +123,20 @@ def guarded(
     return (new, cause), replace(info, ok=info.ok & (shown == Cause.NONE), cause=shown)
 
 
-def _attempt(
-    scheme: Any,
+def computed_again(step: Callable) -> Callable:
+    """`step` for reverse differentiation, which keeps its start and what `isolated_step` needs.
+
+    The rest of a step is computed again: its hundreds of inner results, each an array over time,
+    would cost more time, memory and compilation than that.
+    """
+    kept = jax.checkpoint_policies.save_only_these_names(_OUTCOME)
+    return jax.checkpoint(step, prevent_cse=False, policy=kept)
+
+
+def _advanced(
+    scheme: Scheme,
     mechanism: Mechanism,
-    haven: State,
+    safe: State,
     cause: Array,
     state: State,
     control: Control,
@@ -136,41 +151,41 @@ def _attempt(
     return new, info, materialize(jnp.where(cause == Cause.NONE, failure, cause))
 
 
-attempted = jax.custom_jvp(_attempt)
+_contained = jax.custom_jvp(_advanced)
 
 
-def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """Derivatives, at the haven and without control for bad environments.
+def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """Derivatives, at the safe state and without control for bad environments.
 
     That one fails is known after the step only, so derivatives are those of a second evaluation: in
-    reverse the one that a checkpoint makes anyway, if it keeps `OUTCOME`. The impulses are known by
-    then; a scheme that has `at_solution()` takes them for the solution.
+    reverse the one that `computed_again` makes anyway. The impulses are known by then; a scheme
+    with `Scheme.at_solution` takes them for the solution.
     """
-    new, info, cause = attempted(*primals)
-    cause, impulse = checkpoint_name((cause, new.impulse), OUTCOME)
+    new, info, cause = _contained(*primals)
+    cause, impulses = checkpoint_name((cause, new.warm_start), _OUTCOME)
     bad = cause != Cause.NONE
     leaves, structure = jax.tree.flatten(primals)
     slopes = jax.tree.leaves(tangents)
     varying = [i for i, slope in enumerate(slopes) if not isinstance(slope, SymbolicZero)]
 
-    def safe(*values):
-        everything = list(leaves)
+    def of_safe_states(*values):
+        arguments = list(leaves)
         for i, value in zip(varying, values, strict=True):
-            everything[i] = value
-        scheme, mechanism, haven, cause, state, control, dt = structure.unflatten(everything)
-        state = _chosen(bad, stop_gradient(haven), state)
-        at_solution = getattr(scheme, "at_solution", lambda: None)()
+            arguments[i] = value
+        scheme, mechanism, safe, cause, state, control, dt = structure.unflatten(arguments)
+        state = _chosen(bad, stop_gradient(safe), state)
+        at_solution = scheme.at_solution()
         if at_solution is not None:
-            scheme, state = at_solution, replace(state, impulse=_without(bad, impulse))
+            scheme, state = at_solution, replace(state, warm_start=_without(bad, impulses))
         # Stored: otherwise every kernel takes it anew from the states kept for the way back.
         state, control = materialize(state), _without(bad, control)
-        return materialize(_attempt(scheme, mechanism, haven, cause, state, control, dt))
+        return materialize(_advanced(scheme, mechanism, safe, cause, state, control, dt))
 
-    _, slope = jax.jvp(safe, [leaves[i] for i in varying], [slopes[i] for i in varying])
+    _, slope = jax.jvp(of_safe_states, [leaves[i] for i in varying], [slopes[i] for i in varying])
     return (new, info, cause), slope
 
 
-attempted.defjvp(_attempted_jvp, symbolic_zeros=True)
+_contained.defjvp(_contained_jvp, symbolic_zeros=True)
 
 
 def _clipped(system: System, state: State, control: Control) -> Control:

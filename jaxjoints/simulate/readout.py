@@ -13,14 +13,12 @@ from jax import Array
 
 from ..algebra.pytree import expand, expand_trailing, map_trailing, static, struct
 from ..algebra.spatial import Pose, cross
-from ..assembly.layout import layout
 from ..build.validation import near_matches, read_numbers
 from ..laws.law import Law
-from ..laws.limits import Limits
-from ..model.kinematics import body_poses, coordinate_indices, coordinates, energy, momentum, speeds
+from ..model.kinematics import coordinate_indices
+from ..model.measures import body_poses, coordinates, energy, momentum, speeds
 from ..model.state import Info, State
 from ..model.system import System
-from ..solve.forces import Bound
 
 Axes = Literal["C", "child", "parent", "world"]
 Names = bool | str | Iterable[str]
@@ -109,7 +107,7 @@ class Readout:
             or None,
             efforts=by_joint(self.efforts, lambda: info.effort),
             forces=by_joint(self.forces, lambda: info.law_force),
-            limits={name: limit_force(system, state, info, name) for name in self.limits} or None,
+            limits=by_joint(self.limits, lambda: info.limit_force),
             poses={name: pose(name) for name in self.poses} or None,
             energy=energies(system, state) if self.energy else None,
             momentum=momentum(system, state) if self.momentum else None,
@@ -215,34 +213,6 @@ def reaction(
     return jnp.concatenate(jnp.broadcast_arrays(force, moment))
 
 
-def limit_force(system: System, state: State, info: Info, joint: str) -> Array:
-    """Mean force of a joint's limits along its coordinates, towards larger ones, (dof, *batch)."""
-    index, plan = system.topology.joints.index(joint), layout(system)
-    g = next(g for g, group in enumerate(system.groups) if index in group.joints)
-    i = system.groups[g].joints.index(index)
-    q = info.q[system.coordinate(joint)]
-    total = [jnp.zeros_like(x) for x in q]
-    one_sided = [law for law in system.joint(joint).laws if law.kind is Bound and not law.two_sided]
-    for k, law in enumerate(one_sided):
-        if not isinstance(law, Limits) or law.coordinate not in plan.groups[g].soft:
-            continue
-        slot = sum(other.coordinate == law.coordinate for other in one_sided[:k])
-        place = _impulse_place(system, g, law.coordinate, plan.orders[g].index(i), slot)
-        bounds = [
-            None if x is None else expand_trailing(x, 0, q.ndim - 1) for x in (law.lower, law.upper)
-        ]
-        x = q[law.coordinate]
-        if bounds[0] is None or bounds[1] is None:
-            sign = 1.0 if bounds[1] is None else -1.0
-        else:
-            sign = jnp.where(x - bounds[0] < bounds[1] - x, 1.0, -1.0).astype(x.dtype)
-        # Protects the division where an environment stands still, or nothing was stepped yet.
-        dt = jnp.where(info.dt > 0, info.dt, 1.0)
-        push = jnp.where(info.dt > 0, state.impulse[place] / dt, 0.0)
-        total[law.coordinate] = total[law.coordinate] + sign * push
-    return jnp.stack(total) if total else q
-
-
 def energies(system: System, state: State) -> Energies:
     """Energy by kind: of motion, of gravity, and in springs along coordinates."""
     kinetic, gravity = energy(system, state)
@@ -283,19 +253,6 @@ def _starts(system: System) -> dict[int, range]:
         for group in system.groups
         for joint, start in zip(group.joints, group.start, strict=True)
     }
-
-
-def _impulse_place(system: System, g: int, coordinate: int, joint: int, slot: int) -> int:
-    """Place in `State.impulse` of a bounded impulse on a coordinate of a joint of a group."""
-    plan, at = layout(system), 0
-    for other, rows in enumerate(plan.groups):
-        for c in rows.soft:
-            if (other, c) == (g, coordinate):
-                structure = plan.structure
-                first = structure.rows * structure.nodes + slot * len(structure.row)
-                return first + at + joint
-            at += len(plan.orders[other])
-    raise KeyError((g, coordinate))
 
 
 def _names(field: str, kind: str, given: Any, there: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Simulation as a user calls it: step, rollout, project."""
+"""Rollouts: many steps in one compiled loop, in tiles, with records and checkpoints."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,16 +10,15 @@ from jax import Array
 from jax.tree_util import Partial
 
 from ..algebra.pytree import map_trailing
-from ..assembly.layout import layout
+from ..assembly.layout import mechanism_of
 from ..build.validation import check_policy, check_shapes, check_time_step, is_traced
 from ..model.batch import batch_shape
-from ..model.kinematics import prepare
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
 from ..schemes.scheme import Scheme
-from .isolation import OUTCOME, Policy, guarded, secured
+from .isolation import Policy, computed_again, isolated_step, sanitized
 from .readout import Readout
-from .step import DEFAULT_SCHEME, _expanded, _full
+from .step import DEFAULT_SCHEME, expanded, full
 from .tiles import cores, default_tile, map_tiles
 
 Controller = Callable[[State], Control]
@@ -78,10 +77,10 @@ def rollout(
     check_shapes(system, state, None if by_function else controls, leading=("steps",))
     first = None if intervals is None else jax.tree.map(lambda x: x[0], controls)
     batch = batch_shape(system, state, first)
-    state = _full(state, batch)
+    state = full(state, batch)
     dt = jnp.asarray(dt, state.position.dtype)
-    if not is_traced((system, state, dt)) and (examine := getattr(scheme, "examine", None)):
-        examine(system, state, dt)
+    if not is_traced((system, state, dt)):
+        scheme.examine(system, state, dt)
     return _rollout(
         system,
         state,
@@ -155,18 +154,14 @@ def _run(
 ) -> tuple[State, Any]:
     """All steps of one tile."""
     batch = state.time.shape
-    system, haven, cause = secured(system, state)
-    mechanism = prepare(system, len(batch), layout(system).orders)
+    system, safe, cause = sanitized(system, state)
+    mechanism = mechanism_of(system, len(batch))
     by_function = callable(controls)
     saved = jax.checkpoint if counts.checkpoint else lambda f: f
 
+    @computed_again
     def advance(carry, control):
-        return guarded(scheme, mechanism, haven, carry, control, dt, policy)
-
-    # A step kept as its start is computed again in reverse; its hundreds of inner results, each an
-    # array over time, would cost more time, memory and compilation than that.
-    kept = jax.checkpoint_policies.save_only_these_names(OUTCOME)
-    advance = jax.checkpoint(advance, prevent_cse=False, policy=kept)
+        return isolated_step(scheme, mechanism, safe, carry, control, dt, policy)
 
     def interval(carry, control):
         """Steps under one control."""
@@ -174,7 +169,7 @@ def _run(
             state = carry[0][0]
             control = map_trailing(controls, len(batch), state)
             check_shapes(system, state, control)
-        control = Control() if control is None else _expanded(control, len(batch))
+        control = Control() if control is None else expanded(control, len(batch))
 
         def one(carry, _):
             moved, info = advance(carry[0], control)

@@ -5,16 +5,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.pytree import expand
-from ..assembly.layout import layout
+from ..assembly.layout import mechanism_of
 from ..build.validation import check_policy, check_shapes, check_time_step
 from ..model.batch import batch_shape
-from ..model.kinematics import prepare, with_unit_quaternions
+from ..model.kinematics import with_unit_quaternions
 from ..model.state import STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
 from ..schemes.projection import projected
 from ..schemes.scheme import Scheme
 from ..schemes.semi_implicit_euler import SemiImplicitEuler
-from .isolation import Policy, guarded, secured
+from .isolation import Policy, isolated_step, sanitized
 
 DEFAULT_SCHEME = SemiImplicitEuler()
 
@@ -45,11 +45,13 @@ def step(
     control = Control() if control is None else control
     check_shapes(system, state, control)
     batch = batch_shape(system, state, control)
-    dt, state = jnp.asarray(dt, state.position.dtype), _full(state, batch)
-    system, haven, cause = secured(system, state)
-    mechanism = prepare(system, len(batch), layout(system).orders)
-    control = _expanded(control, len(batch))
-    carry, info = guarded(scheme, mechanism, haven, (state, cause), control, dt, control_policy)
+    dt, state = jnp.asarray(dt, state.position.dtype), full(state, batch)
+    system, safe, cause = sanitized(system, state)
+    mechanism = mechanism_of(system, len(batch))
+    control = expanded(control, len(batch))
+    carry, info = isolated_step(
+        scheme, mechanism, safe, (state, cause), control, dt, control_policy
+    )
     return carry[0], info
 
 
@@ -59,21 +61,19 @@ def project(system: System, state: State, *, iterations: int = 3) -> State:
     iterations: Newton steps; each squares the error. Velocities stay as they are.
     """
     batch = batch_shape(system, state, None)
-    mechanism = prepare(system, len(batch), layout(system).orders)
-    state = _full(state, batch)
-    if layout(system).structure is None:
-        return state
-    state = with_unit_quaternions(state)
+    mechanism = mechanism_of(system, len(batch))
+    state = with_unit_quaternions(full(state, batch))
     for _ in range(iterations):
         state = projected(mechanism, state)
     return state
 
 
-def _full(state: State, batch: tuple[int, ...]) -> State:
+def full(state: State, batch: tuple[int, ...]) -> State:
     """State in which every array carries all batch axes."""
     state = expand(state, jax.tree.leaves(STATE_RANKS), len(batch))
     return jax.tree.map(lambda x, r: jnp.broadcast_to(x, x.shape[:r] + batch), state, STATE_RANKS)
 
 
-def _expanded(control: Control, batch: int) -> Control:
+def expanded(control: Control, batch: int) -> Control:
+    """Control whose shared arrays get axes of size 1 for the batch."""
     return expand(control, control_ranks(control), batch)

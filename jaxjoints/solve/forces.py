@@ -1,63 +1,86 @@
-"""What the force of a row may do: the kinds of rows that laws ask for."""
+"""What the force of a row may do: the row laws in which joints and laws speak to solvers.
+
+A row has the wrench N, the speed u = N v⁺ at the end of the step, and an impulse λ over the step.
+A row law says how λ and u depend on each other. The same records serve one coordinate, as
+`Law.force` returns them, and all rows of a problem, as the solver gets them: stacked.
+"""
 
 import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.pytree import struct
+from ..algebra.pytree import static, struct
 
 
 @struct
 class Linear:
-    """A force linear in the speed u of a coordinate at the end of the step: λ = p - K u.
+    """A force that is linear in the speed: λ = p - K u.
 
-    stiffness: K, impulse per speed, ≥ 0 (h d for a damper, h (h k + d) for a spring–damper)
-    impulse: p, impulse at u = 0
+    augmented_stiffness: K, impulse per speed, ≥ 0: h d of a damper d over a step h, h (h k + d) of
+        a spring k with a damper
+    impulse: p, the impulse at u = 0
     """
 
-    stiffness: Array
+    augmented_stiffness: Array
     impulse: Array
 
 
 @struct
 class Hard:
-    """A coordinate held on a value: N v⁺ + erp φ/h + (cfm/h) λ = 0, λ free.
+    """A row held on a value: u + bias + drift + compliance λ = 0, λ free.
 
-    bias: erp φ/h [velocity]; compliance: cfm/h [velocity per impulse]; error: φ
+    bias: erp φ/h, the speed that corrects the error [m/s or rad/s]
+    compliance: cfm/h, speed per impulse
+    error: φ, distance from the value [m or rad]
+    drift: speed of the value itself [m/s or rad/s], None where it stands still
     """
 
     bias: Array
     compliance: Array
     error: Array
+    drift: Array | None = None
 
 
 @struct
 class Latch:
-    """A coordinate held as by `Hard` where `engaged` is 1, and free for its other laws where 0."""
+    """A row held as by `Hard` where `engaged` is 1, and free for its other laws where it is 0.
+
+    compliance: None for the least that can be solved; error: None where nothing reads it
+    """
 
     bias: Array
-    compliance: Array
-    error: Array
     engaged: Array
+    compliance: Array | None = None
+    error: Array | None = None
 
 
 @struct
 class Bound:
-    """A bounded impulse λ along ±N: complementary to w = ±N v⁺ + bias + compliance λ.
+    """A bounded impulse λ along σ N, complementary to w = σ u + bias + compliance λ.
 
     Without `upper`: 0 ≤ λ ⊥ w ≥ 0. With it: lower ≤ λ ≤ upper, w ≥ 0 at lower, w ≤ 0 at upper.
+
+    sign: σ, ±1
+    bias: [m/s or rad/s]; compliance: speed per impulse
     present: 1 where the row exists, 0 where λ = 0 whatever happens
-    friction: μ of bounds that are wider by μ |F|, F the force along the law's `normal` coordinate
-    violation: how far a hard stop is passed, ≤ 0 there and 0 elsewhere, for position projection
+    lower, upper: bounds of the impulse, both None for 0 ≤ λ
+    mu: μ of bounds that are wider by μ |Λₙ|, Λₙ the impulse of another row; None for fixed bounds
+    violation: how far a hard stop is passed, ≤ 0 there and 0 elsewhere, which position projection
+        takes back [m or rad]; None for what is no stop
+    normal: in a problem, for each coordinate row the coordinate row of Λₙ, of the same node
     """
 
     sign: Array
     bias: Array
     compliance: Array
     present: Array
-    violation: Array
     lower: Array | None = None
     upper: Array | None = None
-    friction: Array | None = None
+    mu: Array | None = None
+    violation: Array | None = None
+    normal: tuple[int, ...] = static(default=())
+
+
+RowLaw = Linear | Hard | Latch | Bound
 
 
 def zero_like(x: Array) -> Array:

@@ -24,6 +24,7 @@ from .problem import (
     Impulses,
     RowProblem,
     RowSolution,
+    Solver,
     at_rest,
     body_velocities,
     coordinate_rows,
@@ -35,7 +36,7 @@ from .problem import (
 
 
 @struct
-class ProjectedGaussSeidel:
+class ProjectedGaussSeidel(Solver):
     """One row after the other by projected Gauss–Seidel with over-relaxation, as ODE's QuickStep.
 
     Rows are visited joint by joint, friction that follows a normal force last, bounded by what that
@@ -119,7 +120,7 @@ class _Places:
         node = np.concatenate([hard[:, 1], *[structure.node] * kinds]).astype(int)
         normal = [none, np.full(count, count)]
         for bound in problem.bounds:
-            follows = bound.friction is not None
+            follows = bound.mu is not None
             normal.append(np.array(bound.normal) if follows else np.full(count, count))
         normal = np.concatenate(normal).astype(int)
         joint = np.array(structure.plan.order)[node]
@@ -175,23 +176,31 @@ def _visit(moved: tuple[Array, Array], visited: tuple[_Laws, Array]) -> tuple:
 def _laws(problem: RowProblem, places: _Places, relaxation: Array) -> _Laws:
     """All laws of a problem in the order of their visits."""
     row, node, hard = places.row, places.node, slice(places.hard)
-    softness = problem.compliance[row[hard], node[hard]]
-    far, K = jnp.full_like(softness, jnp.inf), problem.stiffness
+    compliance = problem.compliance[row[hard], node[hard]]
+    far, K = jnp.full_like(compliance, jnp.inf), problem.augmented_stiffness
     none, one, endless = 0 * K, 0 * K + 1, jnp.full_like(K, jnp.inf)
     # Slope, sign, constant, compliance, lower, upper, friction.
     parts = [
-        (0 * softness + 1, 0 * softness + 1, 0 * softness, softness, -far, far, 0 * softness),
+        (
+            0 * compliance + 1,
+            0 * compliance + 1,
+            0 * compliance,
+            compliance,
+            -far,
+            far,
+            0 * compliance,
+        ),
         (K, one, -problem.impulse, one, -endless, endless, none),
     ]
     for bound in problem.bounds:
         lower, upper = bound.lower, bound.upper
         if upper is None:
             lower, upper = none, jnp.where(bound.present > 0, endless, none)
-        follows = none if bound.friction is None else bound.friction
+        follows = none if bound.mu is None else bound.mu
         own = bound.sign, bound.sign, bound.bias, bound.compliance, lower, upper, follows
         parts.append(own)
     A, rate = diagonal(problem)[row, node], problem.rate[row, node]
-    batch = jnp.broadcast_shapes(A.shape[1:], rate.shape[1:], softness.shape[1:], K.shape[1:])
+    batch = jnp.broadcast_shapes(A.shape[1:], rate.shape[1:], compliance.shape[1:], K.shape[1:])
     slope, sign, constant, compliance, lower, upper, friction = (
         jnp.concatenate([jnp.broadcast_to(x, (len(x), *batch)) for x in part])
         for part in zip(*parts, strict=True)
@@ -237,7 +246,7 @@ def _split(problem: RowProblem, places: _Places, at: Impulses) -> Array:
     pushes = [bound.sign * λ for bound, λ in zip(problem.bounds, bounded, strict=True)]
     linear = coordinate_rows(problem, impulse) - sum(pushes)
     # A law that no speed changes gives its impulse from the start: nothing is left to find.
-    linear = jnp.where(problem.stiffness > 0, linear, problem.impulse)
+    linear = jnp.where(problem.augmented_stiffness > 0, linear, problem.impulse)
     parts = [impulse[places.row[hard], places.node[hard]], linear, *bounded]
     batch = jnp.broadcast_shapes(*(x.shape[1:] for x in parts))
     whole = [jnp.broadcast_to(x, (len(x), *batch)) for x in parts]

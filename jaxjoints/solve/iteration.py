@@ -11,6 +11,7 @@ from jax import Array
 
 from ..algebra.compiler import largest
 from .factor import Blocks
+from .newton_step import newton_step
 from .problem import (
     TOLERATED,
     Impulses,
@@ -70,16 +71,12 @@ class _Iterate(NamedTuple):
 
 def iterated(
     settings: Settings,
-    newton_step: Callable[..., Impulses],
     problem: RowProblem,
     smoothing: Array,
     start: Impulses,
 ) -> RowSolution:
-    """Newton steps until all environments are solved.
-
-    newton_step: of (moving, fixed, blocks, at, speed), as that of `newton`
-    """
-    improved = partial(_improved, newton_step, *_paths(settings.iterations, settings.rescue))
+    """Newton steps from `start` until all environments are solved."""
+    improved = partial(_improved, *_paths(settings.iterations, settings.rescue))
     speed = speeds(problem, start[0])
     unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
     first = _Iterate(0, start, speed, (unknown, unknown), unknown > 0)
@@ -126,7 +123,6 @@ def _few_improved(improved: Callable, given: _Given, few: int, now: _Iterate) ->
 
 
 def _improved(
-    newton_step: Callable[..., Impulses],
     path: np.ndarray,
     begins: np.ndarray,
     given: _Given,

@@ -1,4 +1,7 @@
-"""The symmetric linear system of a Newton step, its factor, its solution, and a correction."""
+"""Symmetric linear systems in all rows: one solve where nothing is bounded, or of a Newton step.
+
+The matrix carries the regularization of the hard rows; a correction takes it away to second order.
+"""
 
 from collections.abc import Callable
 
@@ -7,15 +10,54 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.pytree import replace
 from .factor import Blocks, Factor, add_diagonal, factor, scale, solve
-from .problem import RowProblem, delassus, with_coordinate_rows
+from .problem import (
+    RowProblem,
+    coordinate_rows,
+    delassus,
+    diagonal,
+    matrix,
+    regularized,
+    with_coordinate_rows,
+)
 
 
-def softened(problem: RowProblem) -> Array:
-    """Softness of the hard rows in the matrix."""
-    if problem.softness is None:
-        return problem.compliance
-    return problem.compliance + problem.softness
+def solve_linear(
+    problem: RowProblem, factors: Factor | None = None, correct: bool = True
+) -> tuple[Array, Factor]:
+    """Impulses where no law is bounded: one symmetric solve, differentiable to any order.
+
+    problem: regularized
+    factors: of the matrix, None to factor it here
+    correct: take the regularization away to second order
+
+    Returns: the impulses, and the factors
+    """
+    structure = problem.structure
+    extra, right, root = problem.compliance, -problem.rate, None
+    if structure.row:
+        c = 1 / coordinate_rows(problem, diagonal(problem))
+        odds = problem.augmented_stiffness / c
+        R = problem.augmented_stiffness * coordinate_rows(problem, problem.rate) - problem.impulse
+        extra, right, root = scaled_system(problem, extra, right, c, odds, R)
+    if factors is None:
+        factors = factored(problem, matrix(stop_gradient(problem)), extra, root)
+    return solve_symmetric(problem, factors, extra, right, root, correct=correct), factors
+
+
+def solve_with(problem: RowProblem, factors: Factor) -> Array:
+    """Impulses of a problem without bounds by the factors of one with the same rows and laws."""
+    return solve_linear(regularized(problem), factors)[0]
+
+
+def solve_at_rest(problem: RowProblem, factors: Factor, rate: Array) -> Array:
+    """Impulses for rows of other rates, by the factors of a problem without bounds.
+
+    Its linear laws resist the motion and do not begin any.
+    """
+    problem = replace(problem, rate=rate, impulse=jnp.zeros_like(problem.impulse))
+    return solve_linear(regularized(problem), factors, correct=False)[0]
 
 
 def scaled_system(
@@ -23,8 +65,8 @@ def scaled_system(
 ) -> tuple[Array, Array, Array]:
     """Diagonal, right side and √α of the scaled system, coordinate rows put among the hard ones.
 
-    hard, wanted: softness and right side of the hard rows, (rows, nodes, *batch); c, odds, R: 1/A,
-    the odds and the remainders of all laws, (coordinate rows, *batch)
+    hard, wanted: compliance and right side of the hard rows, (rows, nodes, *batch); c, odds, R:
+        1/A, the odds and the remainders of all laws, (coordinate rows, *batch)
     """
     structure = problem.structure
     # √α from below: its derivative at no force at all would be infinite.
@@ -38,11 +80,11 @@ def scaled_system(
 
 
 def factored(problem: RowProblem, blocks: Blocks, extra: Array, root: Array | None) -> Factor:
-    """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; A in blocks, ε the softness
-    of the matrix alone.
+    """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; A in blocks, ε the
+    regularization.
     """
     plan = problem.structure.plan
-    extra = extra if problem.softness is None else extra + problem.softness
+    extra = extra if problem.regularization is None else extra + problem.regularization
     root, extra = stop_gradient((root, extra))
     scaled = blocks if root is None else scale(plan, blocks, root)
     return factor(plan, add_diagonal(plan, scaled, extra))
@@ -61,7 +103,7 @@ def solve_symmetric(
 
     correct: take ε away to second order, y + (S A S + diag(extra) + ε)⁻¹ ε y
     """
-    plan, softness = problem.structure.plan, problem.softness
+    plan, ε = problem.structure.plan, problem.regularization
 
     def times(y):
         if root is None:
@@ -69,9 +111,9 @@ def solve_symmetric(
         return root * delassus(problem, root * y) + extra * y
 
     def solved(_, b):
-        if softness is None or not correct:
+        if ε is None or not correct:
             return solve(plan, factors, b)
-        return _corrected(lambda b: solve(plan, factors, b), softness, b, 0.0)
+        return _corrected(lambda b: solve(plan, factors, b), ε, b, 0.0)
 
     y = jax.lax.custom_linear_solve(times, right, solved, symmetric=True)
     return y if root is None else root * y
@@ -85,31 +127,31 @@ def solve_from(
     root: Array | None,
     before: Array,
 ) -> Array:
-    """The same for a change of the impulses `before`: (A + ε) δ = ε Λ corrects for all of them, Λ
-    those before and what is found together.
+    """`solve_symmetric` for a change of the impulses `before`: (A + ε) δ = ε Λ corrects for all of
+    them, Λ the sum of those before and of the change.
 
     Internal forces of redundant rows double their rounding and go no further, as each solve begins
-    with the whole softness.
+    with the whole regularization.
     """
 
     def once(b):
         return solve_symmetric(problem, factors, extra, b, root, correct=False)
 
-    if problem.softness is None:
+    if problem.regularization is None:
         return once(right)
-    return _corrected(once, problem.softness, right, before)
+    return _corrected(once, problem.regularization, right, before)
 
 
 def _corrected(
-    solve: Callable[[Array], Array], softness: Array, right: Array, before: Array | float
+    solve: Callable[[Array], Array], regularization: Array, right: Array, before: Array | float
 ) -> Array:
-    """x + y, x solving for the right side and y for what the softness holds back."""
+    """x + y, x solving for the right side and y for what the regularization holds back."""
 
     def improve(carry, _):
-        found, right = carry
-        found = found + solve(right)
-        return (found, softness * (before + found)), None
+        total, right = carry
+        total = total + solve(right)
+        return (total, regularization * (before + total)), None
 
     # A loop and not two solves: half the program.
-    (found, _), _ = jax.lax.scan(improve, (jnp.zeros_like(right), right), length=2)
-    return found
+    (total, _), _ = jax.lax.scan(improve, (jnp.zeros_like(right), right), length=2)
+    return total

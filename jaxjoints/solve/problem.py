@@ -1,14 +1,15 @@
-"""The rows of one step as one problem, whatever solves it: its matrix, its laws, its residual.
+"""The problem of one step, which is all that a solver knows: a static structure and arrays.
 
-Row i of a node has the impulse Λ and the speed u = (A Λ)ᵢ + rateᵢ, A = Σ_b H_bᵀ M_b⁻¹ H_b. Hard
-rows ask for u + compliance Λ = 0 (their target is part of the rate). A coordinate row carries the
-sum of all laws of that coordinate, Λ = λ₀ + Σ σ_k λ_k: one linear law λ₀ = p - K₀ u and any number
-of bounded impulses λ_k (`bounds`).
+A node is a joint or a transmission, a block of rows. Row i of a node has the impulse Λ and the
+speed u = (A Λ)ᵢ + rateᵢ, with A = Σ_b H_bᵀ M_b⁻¹ H_b (the Delassus matrix). Hard rows ask for
+u + compliance Λ = 0; what they aim at is part of the rate. A coordinate row carries the sum of all
+laws of one coordinate, Λ = λ₀ + Σ σ_k λ_k: one linear law λ₀ = p - K₀ u and any number of bounded
+impulses λ_k (`bounds`). A solver returns impulses and a residual.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,15 +22,16 @@ from ..algebra.dense import multiply, multiply_transposed
 from ..algebra.indexing import add_at, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
-from .bounds import BoundedRows, complementarity, own_scale, widened
+from .bounds import complementarity, impulse_scale, widened
 from .factor import Blocks, Factor, assemble
+from .forces import Bound
 from .graph import Plan
 
-# Softness that makes redundant hard rows solvable, as a share of the diagonal of A, for the
-# precision of float32, 64.
+# Regularization that makes redundant hard rows solvable: compliance as a share of the diagonal of
+# A, by the bytes of a number (float32, float64).
 REGULARIZATION = {4: 1e-6, 8: 1e-12}
 
-# The same where rows are not redundant, in roundings: keeps A positive definite despite them.
+# The same where rows are not redundant, in roundings: it keeps A positive definite despite them.
 ROUNDINGS = 2.0
 
 # Residual above which a solve has failed, as a share of the speeds that cancel in it.
@@ -45,8 +47,9 @@ class RowStructure:
 
     sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
         nodes and the bodies there, `bodies` standing for whatever does not move
-    row, node: place of each coordinate row; unused: places of rows that do not exist; placeless: of
-        those at velocity and acceleration level, which have no error
+    row, node: place of each coordinate row
+    unused: places of rows that do not exist
+    without_error: places of rows at velocity and acceleration level, which have no error
     independent: whether hard rows of one node cannot depend on those of others: nodes make a tree
         of bodies, and have no hard rows but those of errors
     """
@@ -58,7 +61,7 @@ class RowStructure:
     row: tuple[int, ...]
     node: tuple[int, ...]
     unused: tuple[tuple[int, int], ...]
-    placeless: tuple[tuple[int, int], ...] = ()
+    without_error: tuple[tuple[int, int], ...] = ()
     independent: bool = False
 
     @property
@@ -74,11 +77,11 @@ class RowStructure:
         return mask
 
     @cached_property
-    def without_error(self) -> np.ndarray:
-        """True where a row has no error, shape (rows, nodes)."""
-        mask = np.zeros((self.rows, self.nodes), bool)
-        for row, node in self.placeless:
-            mask[row, node] = True
+    def has_error(self) -> np.ndarray:
+        """True where a row has an error or is a coordinate's, shape (rows, nodes)."""
+        mask = np.ones((self.rows, self.nodes), bool)
+        for row, node in self.without_error:
+            mask[row, node] = False
         return mask
 
     @cached_property
@@ -101,41 +104,47 @@ class RowStructure:
 
 @struct
 class RowProblem:
-    """Everything that the impulses of one step depend on.
+    """Everything that the impulses of one step depend on, arrays with the batch axes last.
 
-    H: wrenches of the rows on the bodies of each side, (6, rows, nodes of the side, *batch)
-    Y: M⁻¹ H
-    rate: speed of each row before impulses, less its target if hard, (rows, nodes, *batch)
+    H: wrenches of unit impulses on the bodies of each side, (6, rows, nodes of the side, *batch)
+    Y: M⁻¹ H, the twists that they cause
+    rate: speed of each row before impulses, and what a hard row aims at, (rows, nodes, *batch)
     compliance: cfm/h of the hard rows, (rows, nodes, *batch)
-    softness: of the hard rows in the matrix and not in their law, the same shape, None for none
-    stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
+    augmented_stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
+    bounds: one `Bound` for each slot, arrays (coordinate rows, *batch); where a coordinate has no
+        law in a slot, the bound is not present
     idle: 1 for rows that are switched off, whose H is zero, (rows, nodes, *batch), None for none
-    diagonal: of A, as the function of that name, None where it is not worked out yet
+    regularization: compliance of the hard rows that stands in the matrix and not in their law,
+        (rows, nodes, *batch); diagonal: of A. Both None until a solver works them out
+        (`regularized`)
     """
 
     H: tuple[Array, ...]
     Y: tuple[Array, ...]
     rate: Array
     compliance: Array
-    stiffness: Array
+    augmented_stiffness: Array
     impulse: Array
-    bounds: tuple[BoundedRows, ...]
+    bounds: tuple[Bound, ...]
     structure: RowStructure = static()
-    softness: Array | None = None
     idle: Array | None = None
+    regularization: Array | None = None
     diagonal: Array | None = None
 
     @property
     def follows(self) -> bool:
         """Whether an impulse is bounded by another."""
-        return any(bound.friction is not None for bound in self.bounds)
+        return any(bound.mu is not None for bound in self.bounds)
 
 
 @struct
 class RowSolution:
-    """Impulses Λ (rows, nodes, *batch), λ_k of each bound (coordinate rows, *batch), the largest
-    residual of a row [m/s or rad/s], shape (*batch), and the largest speed that its terms cancel.
+    """What a solver found.
 
+    impulse: Λ of all rows, (rows, nodes, *batch)
+    bounded: λ_k of each bound, (coordinate rows, *batch)
+    residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
+    size: the largest speed that cancels in it [m/s or rad/s], shape (*batch)
     factors: of the matrix, where nothing is bounded and the solver has them
     """
 
@@ -146,19 +155,28 @@ class RowSolution:
     factors: Factor | None = None
 
 
-class Solver(Protocol):
-    """What finds the impulses of a problem: a frozen record of its settings.
+class Solver(ABC):
+    """What finds the impulses of a problem: base of all solvers, frozen records of settings.
 
-    One that has `at_solution()` returns there a solver of the same derivative that takes the start
-    for the solution, or None.
+    smoothing: ν of the bounds [m/s or rad/s], 0 for sharp bounds (see `bounds`)
     """
 
-    def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
-        """Impulses that satisfy all rows, as closely as the solver can.
+    smoothing: Array | float = 0.0
 
-        start: impulses nearby, such as those of the last step
+    @abstractmethod
+    def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
+        """Impulses that obey all row laws, as closely as the solver can.
+
+        start: impulses nearby, such as those of the last step; None for none
         """
-        ...
+
+    def at_solution(self) -> "Solver | None":
+        """A solver with the same derivative that takes its start for the solution.
+
+        Differentiation in reverse computes a step again when its impulses are known. None, the
+        default, if the derivative depends on the way to the solution: then it is solved again.
+        """
+        return None
 
 
 def at_rest(problem: RowProblem) -> Impulses:
@@ -229,10 +247,10 @@ def matrix(problem: RowProblem) -> Blocks:
 
 
 def regularized(problem: RowProblem) -> RowProblem:
-    """The problem with the least softness that its hard rows have, and unit pivots as fillers.
+    """The problem with the regularization of its hard rows, and unit pivots for rows that are none.
 
-    In float64 the softness is part of their law; in float32 it would be felt, and is in the matrix
-    alone, where a correction can take it away to second order.
+    In float64 the regularization is part of their compliance; in float32 it would be felt, and is
+    in the matrix alone, where a correction can take it away to second order.
     """
     A = materialize(diagonal(problem))
     problem = replace(problem, diagonal=A)
@@ -240,15 +258,14 @@ def regularized(problem: RowProblem) -> RowProblem:
     precision = A.dtype.itemsize
     rounding = ROUNDINGS * float(jnp.finfo(A.dtype).eps)
     share = rounding if problem.structure.independent else REGULARIZATION[precision]
-    # Only what the row lacks of it: a row's own softness stays exact, and its derivative.
-    own = stop_gradient(problem.compliance)
-    lacking = jnp.maximum(share * A - own, 0.0)
+    # Only what a row lacks of it: the compliance of soft rows stays exact, and its derivative.
+    lacking = jnp.maximum(share * A - stop_gradient(problem.compliance), 0.0)
     if precision == 8 or problem.follows:
         return replace(problem, compliance=materialize(problem.compliance + lacking + filler))
     hard = trailing(problem.structure.hard, A)
-    softness = stop_gradient(lacking * hard)
-    compliance, softness = materialize((problem.compliance + filler, softness))
-    return replace(problem, compliance=compliance, softness=softness)
+    added = stop_gradient(lacking * hard)
+    compliance, added = materialize((problem.compliance + filler, added))
+    return replace(problem, compliance=compliance, regularization=added)
 
 
 def residual(
@@ -271,11 +288,11 @@ def residual(
     c = 1 / coordinate_rows(problem, A)
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
     linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
-    remainder = linear + problem.stiffness * u - problem.impulse
-    terms = [jnp.abs(remainder) / (c + problem.stiffness)]
+    remainder = linear + problem.augmented_stiffness * u - problem.impulse
+    terms = [jnp.abs(remainder) / (c + problem.augmented_stiffness)]
     for bound, λ in zip(problem.bounds, bounded, strict=True):
         Φ, _ = complementarity(widened(bound, Λ), λ, u, c, smoothing)
-        terms.append(jnp.abs(Φ) / own_scale(bound, c))
+        terms.append(jnp.abs(Φ) / impulse_scale(bound, c))
     return jnp.maximum(worst, largest(sum(terms), 1)), size
 
 

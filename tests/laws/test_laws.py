@@ -269,7 +269,7 @@ def test_limit_force_and_actuator_of_artisynth():
     gain = momentum(twist, then) - momentum(twist, now) - dt * weight
     speed = np.sum(axis[:-1] * twist[3:, then].T, axis=1)
     rows = [law.force(CoordinateState(q=jnp.asarray(q[:-1]), dt=dt)) for law in laws]
-    given = sum(row.impulse - row.stiffness * speed for row in rows)
+    given = sum(row.impulse - row.augmented_stiffness * speed for row in rows)
     assert (q < -0.45).sum() > 30 and (q > -0.35).sum() > 10
     # Of numbers rounded to 13 digits.
     np.testing.assert_allclose(gain, given, rtol=0, atol=1e-12)

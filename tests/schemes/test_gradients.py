@@ -19,8 +19,7 @@ from jaxjoints import (
     rollout,
     step,
 )
-from jaxjoints.assembly.constraints import start_impulses
-from jaxjoints.assembly.layout import layout
+from jaxjoints.assembly.impulses import start_impulses
 from support import mechanisms
 from support.mechanisms import compiled
 
@@ -50,7 +49,7 @@ FAMILIES = {
     "limit": ([".lower", ".upper"], 0.01),
     "stiffness": ([".stiffness"], 1.0),
     "damping": ([".damping"], 0.1),
-    "friction": ([".friction"], None),
+    "friction": ([".friction", ".mu"], None),
     "erp": ([".erp"], None),
     "cfm": ([".cfm"], None),
     "control": ([".effort"], 0.1),
@@ -149,10 +148,9 @@ def outcome(name, amounts):
 
 def at_bounds(system, state):
     """Which stops push (1), and which way dry friction slips (±1, or 0 where it sticks)."""
-    plan = layout(system)
-    _, impulses = start_impulses(plan, state.impulse)
-    # Dry friction itself is changed by less than one percent.
-    least = [0.99 * DT * FRICTION if slot.two_sided else NOTHING for slot in plan.bounds]
+    _, impulses = start_impulses(state)
+    # Stops come before friction, which itself is changed by less than one percent.
+    least = [NOTHING, 0.99 * DT * FRICTION][: len(impulses)]
     at = [jnp.abs(x) > m for x, m in zip(impulses, least, strict=True)]
     return jnp.stack([jnp.where(y, jnp.sign(x), 0.0) for x, y in zip(impulses, at, strict=True)])
 

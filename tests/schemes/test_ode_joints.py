@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxjoints.algebra.spatial import quat_rotate, quat_to_matrix
-from jaxjoints.model.kinematics import joint_places, prepare, speeds, wrenches_on_bodies
+from jaxjoints.model.kinematics import joint_kinematics, prepare, speeds, wrenches_on_bodies
 from support import oracle
 from support.mechanisms import compiled
 from support.ode_recordings import (
@@ -115,7 +115,7 @@ def rows_of(system, state):
     mechanism = prepare(system, 1)
     turn = jnp.concatenate([state.quaternion, 0 * state.quaternion[:, :1]], axis=1)
     found = []
-    pairs = zip(mechanism.system.groups, joint_places(mechanism, state), strict=True)
+    pairs = zip(mechanism.system.groups, joint_kinematics(mechanism, state), strict=True)
     for group, place in pairs:
         count = 6 - group.coupling.dof
         if not count:

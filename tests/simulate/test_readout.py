@@ -9,7 +9,10 @@ import pytest
 
 from jaxjoints import (
     Control,
+    Engagement,
     Limits,
+    Rattle,
+    SemiImplicitEuler,
     SpringDamper,
     SystemBuilder,
     energies,
@@ -110,6 +113,33 @@ def test_limits_push_apart_from_the_springs():
 
 
 # Reactions
+
+
+@pytest.mark.parametrize("scheme", [SemiImplicitEuler(), Rattle()], ids=["Euler", "Rattle"])
+def test_limits_carry_what_presses_against_them(scheme):
+    """A block at rest against its stop: in every scheme the stop's force is that of the effort."""
+    push = 3.0
+    system, state = mechanisms.slider(laws=[Limits(upper=0.2)], q=0.2)
+    final, readings = rollout(
+        system,
+        state,
+        Control(effort=jnp.full((STEPS, 1), push)),
+        dt=DT,
+        record=readout(system, limits=True, forces=True),
+        scheme=scheme,
+    )
+    np.testing.assert_allclose(readings.limits["rail"], -push, rtol=1e-9)
+    np.testing.assert_allclose(readings.forces["rail"], -push, rtol=1e-9)
+
+
+def test_a_limit_pushes_from_the_side_that_it_is_engaged_at():
+    """Engaged at the lower bound, a stop pushes up, even where the upper bound is nearer."""
+    laws = [Limits(-0.1, 0.1, engagement=Engagement(break_speed=1.0))]
+    system, state = mechanisms.slider(laws=laws, q=0.05, qd=-0.5)
+    state = replace(state, engagement=jnp.full_like(state.engagement, 2.0))
+    _, info = compiled(lambda state: step(system, state, dt=DT))(state)
+    assert info.limit_force[0] > 0
+    np.testing.assert_array_equal(info.limit_force, info.law_force)
 
 
 @pytest.fixture(scope="module")

@@ -262,7 +262,7 @@ def test_friction_stays_within_the_normal_force():
     found = solve(jj.ProjectedGaussSeidel(iterations=400), problem)
     normal, tangent = found.bounded
     friction = problem.bounds[1]
-    most = friction.friction * normal[np.array(friction.normal)]
+    most = friction.mu * normal[np.array(friction.normal)]
     done = np.asarray(found.residual < ROUNDING)
     assert np.mean(done) > 0.5, "most should be solved"
     assert np.max((np.abs(tangent) - most)[:, done]) < ROUNDING
@@ -273,7 +273,7 @@ def test_what_is_linear_is_a_soft_row():
     """A spring-damper's law and a hard row of its softness take the same visits."""
     problem = problem_of(*violent_chain([jj.SpringDamper(stiffness=3e3, damping=2.0)]))
     structure = problem.structure
-    K = problem.stiffness
+    K = problem.augmented_stiffness
     as_hard = jj.replace(
         problem,
         rate=with_coordinate_rows(
@@ -282,7 +282,7 @@ def test_what_is_linear_is_a_soft_row():
             coordinate_rows(problem, problem.rate) - problem.impulse / K,
         ),
         compliance=with_coordinate_rows(structure, problem.compliance + 0 * problem.rate, 1 / K),
-        stiffness=K[:0],
+        augmented_stiffness=K[:0],
         impulse=K[:0],
         structure=replace(structure, row=(), node=()),
     )
@@ -305,7 +305,7 @@ def test_a_warm_start_goes_on_where_the_last_step_ended():
 def test_derivatives_are_those_of_the_visits(given):
     problem = given()
     last = problem.bounds[-1]
-    box = {"friction": last.friction} if problem.follows else {"upper": last.upper}
+    box = {"friction": last.mu} if problem.follows else {"upper": last.upper}
 
     def impulses(rate, H, box, relaxation):
         bounds = (*problem.bounds[:-1], jj.replace(last, **box))

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
-from jaxjoints.assembly.constraints import start_impulses
+from jaxjoints.assembly.impulses import start_impulses
 from jaxjoints.assembly.layout import layout
-from jaxjoints.solve.bounds import BoundedRows, complementarity
+from jaxjoints.solve.bounds import complementarity
+from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.iteration import FEWEST, SOLVED
 from jaxjoints.solve.newton import Newton
 from jaxjoints.solve.problem import row_speeds
@@ -115,7 +116,7 @@ def test_slopes_of_a_box_are_mirror_images_and_never_negative():
     far = np.geomspace(1e-3, 1e8, 45)
     speed = jnp.asarray(np.concatenate([-far, far]))
     one = jnp.ones_like(speed)
-    box = BoundedRows(one, 0 * one, 0 * one, one, -0.1 * one, 0.1 * one)
+    box = Bound(one, 0 * one, 0 * one, one, -0.1 * one, 0.1 * one)
     _, slope = complementarity(box, 0 * one, speed, one, jnp.asarray(0.0))
     left, right = np.split(np.asarray(slope), 2)
     assert np.all(slope > 0)
@@ -151,7 +152,7 @@ def test_all_laws_of_a_coordinate_hold_at_once():
 def test_start_impulses_are_what_the_state_keeps(limited):
     system, state = limited
     new, info = jax.jit(lambda s: jj.step(system, s, dt=DT))(state)
-    impulse, (stops,) = start_impulses(layout(system), new.impulse)
+    impulse, (stops,) = start_impulses(new)
     assert impulse.shape == (6, 3, ENVIRONMENTS) and stops.shape == (3, ENVIRONMENTS)
     assert np.max(info.residual) < ROUNDING
     assert np.min(stops) > -ROUNDING

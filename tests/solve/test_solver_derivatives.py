@@ -88,7 +88,7 @@ def motion(name, smoothing, derivative):
 
 
 CASES = pytest.mark.parametrize("name", ["limited", "coinciding", "redundant", "following"])
-WAYS = pytest.mark.parametrize("derivative", ["implicit", "unrolled"])
+WAYS = pytest.mark.parametrize("derivative", [jj.Implicit(), jj.Unrolled()])
 
 
 @CASES
@@ -141,5 +141,7 @@ def test_a_batch_of_gradients_is_the_gradient_of_a_batch():
 
 def test_both_derivatives_are_the_same_where_the_iteration_has_ended():
     at = jnp.array([0.1, -0.05, 0.03, 0.02])
-    found = [programs(motion("limited", 0.2, way))[1][1](at) for way in ("implicit", "unrolled")]
+    found = [
+        programs(motion("limited", 0.2, way))[1][1](at) for way in (jj.Implicit(), jj.Unrolled())
+    ]
     np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)

@@ -36,7 +36,7 @@ from jaxjoints import (
 from jaxjoints.algebra.spatial import quat_rotate
 from jaxjoints.assembly.layout import layout
 from jaxjoints.laws.transmissions import Mimic
-from jaxjoints.model.kinematics import joint_places, prepare
+from jaxjoints.model.kinematics import joint_kinematics, prepare
 from support import oracle
 from support.mechanisms import compiled
 
@@ -218,7 +218,7 @@ def starts(names):
 def stepped(system, state, dt):
     """One step and one projection with new rows, and the rows of the step."""
     mechanism = prepare(system, 1, layout(system).orders)
-    W = tuple(place.rows.W for place in joint_places(mechanism, state))
+    W = tuple(place.rows.W for place in joint_kinematics(mechanism, state))
     moved, info = step(system, state, dt=dt, scheme=SCHEME)
     return moved, project(system, moved, iterations=1), info, W
 

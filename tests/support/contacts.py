@@ -7,7 +7,7 @@ tangents with friction μ |Λₙ|.
 import jax.numpy as jnp
 import numpy as np
 
-from jaxjoints.solve.bounds import BoundedRows
+from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.graph import elimination_plan
 from jaxjoints.solve.problem import RowProblem, RowStructure
 
@@ -69,7 +69,7 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
     A = sum(np.sum(h * y, axis=0) for h, y in zip(H, Y, strict=True))[np.array(row), np.array(node)]
     gap = np.where(normals > 0, np.maximum(rng.normal(size=normals.shape), 0.0), 0.0)
     none, one, soft = (jnp.asarray(x) for x in (0 * normals, 0 * normals + 1, compliance * A))
-    tangents = BoundedRows(
+    tangents = Bound(
         one,
         none,
         soft,
@@ -77,7 +77,7 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
         none,
         none,
         jnp.asarray(μ),
-        tuple(range(len(places))) * 3,
+        normal=tuple(range(len(places))) * 3,
     )
     return RowProblem(
         tuple(map(jnp.asarray, H)),
@@ -86,6 +86,6 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
         jnp.zeros_like(rate),
         none,
         none,
-        (BoundedRows(one, jnp.asarray(gap), soft, jnp.asarray(normals)), tangents),
+        (Bound(one, jnp.asarray(gap), soft, jnp.asarray(normals)), tangents),
         structure,
     )

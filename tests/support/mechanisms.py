@@ -6,7 +6,6 @@ import numpy as np
 
 from jaxjoints import (
     Ball,
-    Control,
     Damping,
     DryFriction,
     Helical,
@@ -17,9 +16,11 @@ from jaxjoints import (
     SystemBuilder,
     Universal,
 )
-from jaxjoints.assembly.constraints import row_problem
-from jaxjoints.assembly.layout import layout
-from jaxjoints.model.kinematics import body_twists, joint_places, prepare, with_world
+from jaxjoints.assembly.group_rows import Interval
+from jaxjoints.assembly.layout import mechanism_of
+from jaxjoints.assembly.problem import row_problem
+from jaxjoints.assembly.targets import Step
+from jaxjoints.model.kinematics import body_twists, joint_kinematics, with_world
 from support.couplings_catalog import PointOnSphere
 from support.quick import QUICK
 
@@ -40,10 +41,9 @@ def compiled(function, **options):
 
 def rows_of_step(system, state, dt):
     """The rows of a step of dt from a state, without forces."""
-    mechanism = prepare(system, state.time.ndim, layout(system).orders)
-    twist = with_world(body_twists(state))
-    places, dt = joint_places(mechanism, state), jnp.asarray(dt)
-    return row_problem(mechanism, places, twist, dt, Control(), twist)
+    mechanism = mechanism_of(system, state.time.ndim)
+    twist, joints = with_world(body_twists(state)), joint_kinematics(mechanism, state)
+    return row_problem(mechanism, joints, Interval(jnp.asarray(dt), twist=twist), Step(), twist)
 
 
 def single(tree):

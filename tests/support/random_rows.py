@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from jaxjoints.solve.bounds import BoundedRows
+from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.graph import elimination_plan
 from jaxjoints.solve.problem import RowProblem, RowStructure
 
@@ -119,7 +119,7 @@ class Hinges:
         bias = np.where(violated, -np.minimum(10.0, 0.2 * gap / DT), gap / DT)
         soft = np.where(self.closed & violated, 1e-2 * diagonal, 0.0)
         sign = rng.choice([-1.0, 1.0], shape)
-        return BoundedRows(*map(jnp.asarray, (sign, bias, soft, np.ones(shape))))
+        return Bound(*map(jnp.asarray, (sign, bias, soft, np.ones(shape))))
 
     def _friction(self, rng, diagonal):
         """Dry friction from far too little to far too much to stop anything."""
@@ -127,7 +127,7 @@ class Hinges:
             return
         none = np.zeros(diagonal.shape)
         most = 10 ** rng.uniform(-3, 1, diagonal.shape) / diagonal
-        yield BoundedRows(*map(jnp.asarray, (none + 1, none, none, none + 1, -most, most)))
+        yield Bound(*map(jnp.asarray, (none + 1, none, none, none + 1, -most, most)))
 
 
 def _rows(arm, axis):

@@ -131,13 +131,13 @@ def laws_of(problem: Any) -> Laws:
     A = H.T @ Y
     A = (A + A.T) / 2
     coordinate = place[structure.row, structure.node].astype(int)
-    stiff = problem.stiffness > 0
+    stiff = problem.augmented_stiffness > 0
     constant = np.zeros(len(A))
     constant[coordinate[~stiff]] = problem.impulse[~stiff]
     rate = problem.rate[exists] + A @ constant
 
     hard = place[structure.hard & exists]
-    K, p = problem.stiffness[stiff], problem.impulse[stiff]
+    K, p = problem.augmented_stiffness[stiff], problem.impulse[stiff]
     endless = [np.full(len(rows), np.inf) for rows in (hard, coordinate[stiff])]
     fields = [
         (hard, 1.0, 0.0, problem.compliance[structure.hard & exists], -endless[0], endless[0]),
@@ -150,8 +150,8 @@ def laws_of(problem: Any) -> Laws:
         if upper is None:
             lower, upper = 0 * bound.sign, np.where(bound.present > 0, np.inf, 0.0)
         fields.append((coordinate, bound.sign, bound.bias, bound.compliance, lower, upper))
-        follows = bound.friction is not None
-        friction.append(bound.friction if follows else 0 * bound.sign)
+        follows = bound.mu is not None
+        friction.append(bound.mu if follows else 0 * bound.sign)
         normal.append(coordinate[list(bound.normal)] if follows else 0 * coordinate)
         bounded.append(count + np.arange(len(coordinate)))
         count += len(coordinate)

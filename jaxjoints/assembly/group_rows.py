@@ -1,0 +1,276 @@
+"""The rows of one group of joints or transmissions: their wrenches, and what laws ask of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.compiler import materialize
+from ..algebra.dense import multiply_transposed
+from ..algebra.pytree import map_trailing, replace, struct
+from ..laws.law import CoordinateState, Law
+from ..laws.softness import Softness
+from ..model.groups import JointGroup, TransmissionGroup
+from ..model.kinematics import (
+    JointKinematics,
+    Mechanism,
+    coordinate_indices,
+    coordinate_speeds,
+    transmission_rows,
+    wrenches_on_bodies,
+)
+from ..model.state import Control
+from ..solve.forces import Hard, RowLaw
+from .engagement import engaged_sides, value_indices
+from .layout import GroupLayout, layout
+
+
+@struct
+class Interval:
+    """What laws know of the time in which they act.
+
+    dt: step over which positions are brought to where they belong [s]
+    control: targets of drives
+    force_time: how long laws that hold no position act [s], None for dt
+    twist: of bodies at the start of the step in body axes, (6, bodies + 1, *batch), None where
+        nothing moves
+    engagement: of `State`; laws with an `Engagement` do not act without it
+    """
+
+    dt: Array
+    control: Control = Control()
+    force_time: Array | None = None
+    twist: Array | None = None
+    engagement: Array | None = None
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """The rows of a group, of n joints or transmissions, before they aim at anything.
+
+    layout: which rows these are
+    H: wrenches of unit impulses on the bodies of each side, (6, rows, n, *batch); bodies: which
+        these are, (n,) for each side
+    hard: the hard rows, arrays (hard rows, n, *batch)
+    q: coordinates, or values of transmissions, (k, n, *batch)
+    laws: of the group, and what each asks for, arrays (n, *batch)
+    structural: True for hard rows that hold without any law, (hard rows,)
+    rigid: whether position projection moves these back
+    enabled: 1 where the joint or transmission is enabled, 0 where not, H being zero there,
+        (n, *batch); None where none can be switched
+    """
+
+    layout: GroupLayout
+    H: tuple[Array, ...]
+    bodies: tuple[np.ndarray, ...]
+    hard: Hard
+    q: Array
+    laws: tuple[tuple[Law, RowLaw], ...]
+    structural: np.ndarray
+    rigid: bool
+    enabled: Array | None
+
+
+def group_rows(
+    mechanism: Mechanism, joints: tuple[JointKinematics, ...], interval: Interval
+) -> list[GroupRows | None]:
+    """The rows of all groups of joints, then of transmissions; None for a group without rows.
+
+    A system without any has one more group, of a row that does not exist.
+    """
+    system = mechanism.system
+    layouts = layout(system).groups
+    count = len(system.groups)
+    of_joints = [
+        _joint_rows(group, rows, joint, interval) if rows.wrenches else None
+        for group, rows, joint in zip(system.groups, layouts[:count], joints, strict=True)
+    ]
+    of_transmissions = [
+        _transmission_rows(mechanism, group, rows, joints, interval)
+        for group, rows in zip(system.transmissions, layouts[count:], strict=True)
+    ]
+    groups = of_joints + of_transmissions
+    return groups if any(groups) else [*groups, _no_rows(mechanism)]
+
+
+def _no_rows(mechanism: Mechanism) -> GroupRows:
+    """A row without wrench, between the world and the world."""
+    mass = mechanism.inverse_mass
+    none = jnp.zeros((1, 1, *(1,) * (mass.ndim - 1)), mass.dtype)
+    world = np.array([-1])
+    return GroupRows(
+        layout=GroupLayout(wrenches=(0,), bilateral=1, first=0, held=(), coordinates=()),
+        H=(jnp.zeros((6, *none.shape), mass.dtype),) * 2,
+        bodies=(world, world),
+        hard=Hard(none, none, none, none),
+        q=none,
+        laws=(),
+        structural=np.array([True]),
+        rigid=True,
+        enabled=None,
+    )
+
+
+def _joint_rows(
+    group: JointGroup, rows: GroupLayout, joint: JointKinematics, interval: Interval
+) -> GroupRows:
+    soft, enabled = _softness(group, interval.dt), _enabled(group)
+    qd = None
+    if _read_speeds(group) and interval.twist is not None:
+        qd = coordinate_speeds(group, joint, interval.twist)
+    laws = _laws(group, coordinate_indices(group), joint.rows.q, qd, interval)
+    bilateral = Hard(
+        bias=soft.erp * joint.rows.error / interval.dt,
+        compliance=soft.cfm / interval.dt,
+        error=joint.rows.error,
+        drift=_drift(joint, _force_time(interval)),
+    )
+    return GroupRows(
+        layout=rows,
+        H=materialize(_switched(wrenches_on_bodies(group, joint, rows.wrenches), enabled)),
+        bodies=(np.array(group.child), np.array(group.parent)),
+        hard=_stacked([bilateral, *map(_held(laws).get, rows.held)]),
+        q=joint.rows.q,
+        laws=laws,
+        structural=np.arange(rows.hard) < rows.bilateral,
+        rigid=group.rigid,
+        enabled=enabled,
+    )
+
+
+def _transmission_rows(
+    mechanism: Mechanism,
+    group: TransmissionGroup,
+    rows: GroupLayout,
+    joints: tuple[JointKinematics, ...],
+    interval: Interval,
+) -> GroupRows:
+    value, H = transmission_rows(mechanism, group, joints)
+    bodies = tuple(np.array(side) for side in zip(*group.bodies, strict=True))
+    soft, enabled = _softness(group, interval.dt), _enabled(group)
+    qd = None
+    if _read_speeds(group) and interval.twist is not None:
+        qd = sum(
+            multiply_transposed(side, interval.twist[:, at])
+            for side, at in zip(H, bodies, strict=True)
+        )
+    # Values have targets of no control.
+    interval = replace(interval, control=Control())
+    laws = _laws(group, value_indices(mechanism.system, group), value, qd, interval)
+    held = {
+        c: Hard(
+            bias=(soft.erp[c] * value[c] / interval.dt)[None],
+            compliance=(soft.cfm[c] / interval.dt)[None],
+            error=value[c][None],
+        )
+        for c in group.held
+    }
+    held |= _held(laws)
+    order = np.array(rows.wrenches)
+    return GroupRows(
+        layout=rows,
+        H=_switched([side[:, order] for side in H], enabled),
+        bodies=bodies,
+        hard=_stacked([held[c] for c in rows.held], like=value),
+        q=value,
+        laws=laws,
+        structural=np.isin(rows.held, group.held),
+        rigid=group.rigid,
+        enabled=enabled,
+    )
+
+
+def _held(laws: tuple[tuple[Law, RowLaw], ...]) -> dict[int, Hard]:
+    """The hard row of each coordinate that a law holds, arrays (1, n, *batch)."""
+    return {
+        law.coordinate: Hard(*(None if x is None else x[None] for x in vars(force).values()))
+        for law, force in laws
+        if isinstance(force, Hard)
+    }
+
+
+def _stacked(parts: Sequence[Hard], like: Array | None = None) -> Hard:
+    """Hard rows one after another, with the axes of all of them; like: shape of no rows at all."""
+    if not parts:
+        return Hard(*[like[:0]] * 4)
+    tail = jnp.broadcast_shapes(*(part.error.shape[1:] for part in parts))
+
+    def stacked(field):
+        rows = [
+            jnp.zeros_like(part.error) if (x := vars(part)[field]) is None else x for part in parts
+        ]
+        rows = [jnp.broadcast_to(x, x.shape[:1] + tail) for x in rows]
+        return jnp.concatenate(rows) if len(rows) > 1 else rows[0]
+
+    return Hard(stacked("bias"), stacked("compliance"), stacked("error"), stacked("drift"))
+
+
+def _laws(
+    group: JointGroup | TransmissionGroup,
+    places: np.ndarray,
+    q: Array,
+    qd: Array | None,
+    interval: Interval,
+) -> tuple[tuple[Law, RowLaw], ...]:
+    """Each law of a group with what it asks for, arrays (n, *batch).
+
+    places: of the coordinates in the flat vectors, (k, n); q, qd: of all of them, (k, n, *batch)
+    """
+    control = interval.control
+    target, speed = (
+        None if x is None else x[places] for x in (control.target, control.target_speed)
+    )
+    side = engaged_sides(group, places, interval.engagement, q)
+    qd = jnp.zeros_like(q) if qd is None else qd
+
+    def force(law):
+        coordinate = CoordinateState(
+            q=q[law.coordinate],
+            dt=interval.dt if law.holds else _force_time(interval),
+            qd=qd[law.coordinate] if law.needs_speed else None,
+            target=None if target is None else target[law.coordinate],
+            target_speed=None if speed is None else speed[law.coordinate],
+            gap=None if law.normal is None else q[law.normal],
+            engaged=None if law.engagement is None else side[law.coordinate],
+        )
+        return law.force(coordinate) if law.batched else _mapped(law, coordinate)
+
+    return tuple((law, force(law)) for law in group.laws)
+
+
+def _mapped(law: Law, coordinate: CoordinateState) -> RowLaw:
+    """`Law.force` of one coordinate, mapped over joints and environments."""
+    dt = coordinate.dt
+    one = lambda law, at: law.force(replace(at, dt=dt))  # noqa: E731
+    return map_trailing(one, coordinate.q.ndim, law, replace(coordinate, dt=None))
+
+
+def _force_time(interval: Interval) -> Array:
+    return interval.dt if interval.force_time is None else interval.force_time
+
+
+def _read_speeds(group: JointGroup | TransmissionGroup) -> bool:
+    return any(law.needs_speed for law in group.laws)
+
+
+def _softness(group: JointGroup | TransmissionGroup, dt: Array) -> Softness:
+    """ERP and CFM of a group's bilateral rows over a step."""
+    declared = Softness(group.erp, group.cfm)
+    return declared if group.springs is None else group.springs.over(dt, declared)
+
+
+def _enabled(group: JointGroup | TransmissionGroup) -> Array | None:
+    """1 where a joint or transmission is enabled, 0 where not; no number in between."""
+    return None if group.enabled is None else (group.enabled > 0).astype(group.enabled.dtype)
+
+
+def _switched(H: Sequence[Array], enabled: Array | None) -> tuple[Array, ...]:
+    return tuple(H) if enabled is None else tuple(side * enabled[None, None] for side in H)
+
+
+def _drift(joint: JointKinematics, time: Array) -> Array:
+    """What the bilateral rows of a group's joints add to their speeds in a step."""
+    rows = joint.rows
+    return rows.drift if rows.acceleration is None else rows.drift + time * rows.acceleration

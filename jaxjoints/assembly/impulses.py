@@ -1,0 +1,161 @@
+"""From a solution back to joints: wrenches, forces along coordinates, and the next warm start."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.dense import multiply
+from ..algebra.pytree import struct
+from ..algebra.spatial import cross
+from ..laws.limits import Limits
+from ..model.groups import JointGroup
+from ..model.kinematics import (
+    JointKinematics,
+    Mechanism,
+    coordinate_indices,
+    coordinate_wrenches,
+    gather_coordinates,
+)
+from ..model.state import State, WarmStart
+from ..model.system import System
+from ..solve.problem import Impulses, RowProblem, RowSolution
+from .layout import GroupLayout, layout
+from .problem import over_mass
+
+
+@struct
+class JointImpulses:
+    """What the rows did in a step.
+
+    wrench: impulse on each joint's child at C in C axes, its bilateral and law rows together, shape
+        (6, joints, *batch)
+    law: by the laws along each coordinate, shape (coordinates, *batch); limit: the part of `Limits`
+    transmission: along each value of the transmissions, shape (values, *batch)
+    """
+
+    wrench: Array
+    law: Array
+    limit: Array
+    transmission: Array
+
+
+def start_impulses(state: State) -> Impulses | None:
+    """Impulses of the last step, from which a solve starts; None where no law is bounded."""
+    start = state.warm_start
+    return (start.rows, tuple(start.bounds)) if start.bounds.shape[0] else None
+
+
+def warm_start(system: System, solution: RowSolution) -> WarmStart:
+    """Impulses for the next step to start from, with all batch axes."""
+    batch = solution.residual.shape
+    if not solution.bounded:
+        return no_warm_start(system, batch, solution.impulse.dtype)
+    rows = jnp.broadcast_to(solution.impulse, (*solution.impulse.shape[:2], *batch))
+    bounds = [jnp.broadcast_to(x, (*x.shape[:1], *batch)) for x in solution.bounded]
+    return WarmStart(rows, jnp.stack(bounds))
+
+
+def no_warm_start(system: System, batch: tuple[int, ...], dtype: jnp.dtype) -> WarmStart:
+    """No impulse at all, where a system starts."""
+    plan = layout(system)
+    rows = (plan.structure.rows, plan.structure.nodes) if plan.bounded else (0, 0)
+    bounds = (plan.bounded, len(plan.structure.row)) if plan.bounded else (0, 0)
+    return WarmStart(jnp.zeros((*rows, *batch), dtype), jnp.zeros((*bounds, *batch), dtype))
+
+
+def joint_impulses(
+    mechanism: Mechanism,
+    joints: tuple[JointKinematics, ...],
+    problem: RowProblem,
+    solution: RowSolution,
+    state: State,
+) -> JointImpulses:
+    """What the impulses of a solution are at the joints; state: for shapes."""
+    system, batch = mechanism.system, state.time.shape
+    plan, impulse = layout(system), solution.impulse
+    # The nodes of each group stand one after another before they are put in order.
+    if plan.permutations[0] is not None:
+        impulse = impulse[:, np.argsort(plan.permutations[0])]
+    impulse = jnp.broadcast_to(impulse, (*impulse.shape[:2], *batch))
+    wrench = jnp.zeros((6, len(system.topology.joints), *batch), impulse.dtype)
+    law, limit = [], []
+    node = row = 0
+    for g, (group, rows, joint) in enumerate(zip(system.groups, plan.groups, joints, strict=False)):
+        n, k = len(group.joints), group.coupling.dof
+        along = by_limits = jnp.zeros((k, n, *batch), impulse.dtype)
+        if rows.wrenches:
+            Λ = impulse[: len(rows.wrenches), node : node + n]
+            node += n
+            wrench = wrench.at[:, np.array(group.joints)].set(_wrench(group, rows, joint, Λ))
+            for coordinate in rows.held + rows.coordinates:
+                along = along.at[coordinate].set(Λ[rows.place(coordinate)])
+            for i, coordinate in enumerate(rows.coordinates):
+                for push in _limits(system, problem, solution, g, i, slice(row, row + n)):
+                    by_limits = by_limits.at[coordinate].add(push)
+                row += n
+        law.append(along)
+        limit.append(by_limits)
+    values = jnp.zeros((system.values, *batch), impulse.dtype)
+    for group, rows in zip(system.transmissions, plan.groups[len(system.groups) :], strict=True):
+        n = len(group.members)
+        for value in rows.held + rows.coordinates:
+            Λ = impulse[rows.place(value), node : node + n]
+            values = values.at[np.array(group.start) + value].set(Λ)
+        node += n
+    gathered = (gather_coordinates(mechanism, parts, state) for parts in (law, limit))
+    return JointImpulses(wrench, *gathered, values)
+
+
+def effort_impulse(
+    mechanism: Mechanism, joints: tuple[JointKinematics, ...], effort: Array | None, dt: Array
+) -> Array:
+    """Change of twists (6, bodies + 1, *batch) by efforts (coordinates, *batch) over dt [s]; None
+    for no effort.
+    """
+    mass = mechanism.inverse_mass
+    if effort is None:
+        return jnp.zeros((6, *mass.shape), mass.dtype)
+    # The kinematics have all batch axes, efforts and system only where they are not shared.
+    batch = jnp.broadcast_shapes(effort.shape[1:], *(joint.T_CD.p.shape[2:] for joint in joints))
+    total = jnp.zeros((6, mass.shape[0], *batch), effort.dtype)
+    for group, joint in zip(mechanism.system.groups, joints, strict=True):
+        if group.coupling.dof == 0:
+            continue
+        impulse = dt * effort[coordinate_indices(group)]
+        if group.enabled is not None:
+            impulse = jnp.where(group.enabled[None] > 0, impulse, 0.0)
+        sides = zip(coordinate_wrenches(group, joint), (group.child, group.parent), strict=True)
+        for H, body in sides:
+            body = np.array(body)
+            total = total.at[:, body].add(multiply(over_mass(mechanism, H, body), impulse))
+    return total
+
+
+def _wrench(group: JointGroup, rows: GroupLayout, joint: JointKinematics, impulse: Array) -> Array:
+    """Impulses of a group's rows as wrenches on the children at C in C axes, (6, n, *batch)."""
+    total = sum(joint.rows.W[row] * impulse[None, i] for i, row in enumerate(rows.wrenches))
+    if group.attachment[0]:
+        moment = cross(group.attachment[0] * joint.D_to_C, total[:3])
+        total = total + jnp.concatenate([jnp.zeros_like(moment), moment], axis=0)
+    return total
+
+
+def _limits(
+    system: System,
+    problem: RowProblem,
+    solution: RowSolution,
+    g: int,
+    i: int,
+    at: slice,
+) -> list[Array]:
+    """Impulses of the limits on one coordinate of a group of joints, arrays (n, *batch).
+
+    g, i: which group, and which of its coordinates with rows; at: these joints' coordinate rows
+    """
+    plan, laws = layout(system), system.groups[g].laws
+    slots = zip(plan.slots, problem.bounds, solution.bounded, strict=False)
+    return [
+        bound.sign[at] * λ[at]
+        for slot, bound, λ in slots
+        if slot.laws[g][i] is not None and isinstance(laws[slot.laws[g][i]], Limits)
+    ]

@@ -1,0 +1,300 @@
+"""From the rows of all groups to one problem: each group aims, then groups are put together."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.compiler import materialize
+from ..algebra.dense import multiply_transposed
+from ..algebra.pytree import replace, struct
+from ..algebra.spatial import matmul
+from ..model.kinematics import JointKinematics, Mechanism
+from ..solve.forces import Bound, Latch, RowLaw
+from ..solve.problem import RowProblem, coordinate_rows, diagonal
+from .group_rows import GroupRows, Interval, group_rows
+from .layout import Layout, Slot, layout
+from .targets import Step
+
+# The laws of a slot, for each group and each of its coordinate rows; None where there is none.
+SlotLaws = tuple[Slot, list[list[RowLaw | None]]]
+
+
+@struct
+class Wrenches:
+    """What rows act on, fields as in a `RowProblem`: of one group, or of all groups."""
+
+    H: tuple[Array, ...]
+    Y: tuple[Array, ...]
+    idle: Array | None
+
+
+@struct
+class Aims:
+    """What rows aim at, fields as in a `RowProblem`: of one group, or of all groups.
+
+    latches: like `bounds`, until the diagonal of A says how stiff they are
+    """
+
+    rate: Array
+    compliance: Array
+    augmented_stiffness: Array
+    impulse: Array
+    bounds: tuple[Bound, ...]
+    latches: tuple[Latch, ...]
+
+
+def row_problem(
+    mechanism: Mechanism,
+    joints: tuple[JointKinematics, ...],
+    interval: Interval,
+    target: Step,
+    velocity: Array | None = None,
+) -> RowProblem:
+    """The problem of all joints, transmissions and laws.
+
+    velocity: twists (6, bodies + 1, *batch) in body axes without the impulses of this problem, None
+        for bodies at rest
+    """
+    plan, groups = layout(mechanism.system), group_rows(mechanism, joints, interval)
+    wrenches = _wrenches(mechanism, plan, groups)
+    aims = _aims(mechanism, plan, groups, target, velocity)
+    # Stored: otherwise XLA computes the rows again inside everything that reads them.
+    wrenches, aims, latches = materialize((wrenches, replace(aims, latches=()), aims.latches))
+    fields = vars(wrenches) | {name: x for name, x in vars(aims).items() if name != "latches"}
+    return _latched(RowProblem(**fields, structure=plan.structure), latches, target)
+
+
+def aimed_again(
+    mechanism: Mechanism,
+    joints: tuple[JointKinematics, ...],
+    interval: Interval,
+    target: Step,
+    problem: RowProblem,
+) -> RowProblem:
+    """A problem nearby with its wrenches, whose rows aim at what `joints` and `target` say."""
+    plan, groups = layout(mechanism.system), group_rows(mechanism, joints, interval)
+    aims = materialize(_aims(mechanism, plan, groups, target, None))
+    fields = {name: x for name, x in vars(aims).items() if name != "latches"}
+    return _latched(replace(problem, **fields), aims.latches, target)
+
+
+def row_values(mechanism: Mechanism, joints: tuple[JointKinematics, ...]) -> Array:
+    """φ of the bilateral rows, 0 of those without, and the coordinates of the others, shape
+    (rows, nodes, *batch).
+    """
+    plan = layout(mechanism.system)
+    interval = Interval(jnp.ones((), mechanism.inverse_mass.dtype))
+
+    def values(group):
+        coordinates = group.layout.held + group.layout.coordinates
+        error = group.hard.error[: group.layout.bilateral]
+        parts = [error, *(group.q[c][None] for c in coordinates)]
+        return _padded(plan, _rows(parts), 0)
+
+    groups = group_rows(mechanism, joints, interval)
+    whole = _joined(mechanism, *(values(group) for group in groups if group is not None))
+    return materialize(_in_order(mechanism, plan, whole))
+
+
+def over_mass(mechanism: Mechanism, H: Array, body: np.ndarray) -> Array:
+    """M⁻¹ H for wrenches (6, rows, n, *batch) on the bodies (n,)."""
+    linear = mechanism.inverse_mass[body][None, None] * H[:3]
+    angular = matmul(mechanism.inverse_inertia[:, :, body], H[3:])
+    return jnp.concatenate(jnp.broadcast_arrays(linear, angular), axis=0)
+
+
+def _wrenches(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Wrenches:
+    """Wrenches of all rows, nodes in the order of elimination."""
+    switched = any(group is not None and group.enabled is not None for group in groups)
+    sides = len(plan.structure.sides)
+
+    def of_group(group):
+        Y = [over_mass(mechanism, H, at) for H, at in zip(group.H, group.bodies, strict=True)]
+        # No joint of the group has the further sides.
+        none = [jnp.zeros_like(group.H[0][:, :, :0])] * (sides - len(Y))
+        idle = None
+        if switched:
+            off = jnp.zeros_like(group.q[:1]) if group.enabled is None else 1 - group.enabled[None]
+            idle = _padded(plan, jnp.repeat(off, len(group.layout.wrenches), axis=0), 0)
+        H, Y = (tuple(_padded(plan, x, 1) for x in (*xs, *none)) for xs in (group.H, Y))
+        return Wrenches(H, Y, idle)
+
+    parts = [of_group(group) for group in groups if group is not None]
+    whole = jax.tree.map(partial(_joined, mechanism), *parts)
+    in_order = partial(_in_order, mechanism, plan)
+    H, Y = (tuple(in_order(x, side) for side, x in enumerate(xs)) for xs in (whole.H, whole.Y))
+    return Wrenches(H, Y, None if whole.idle is None else in_order(whole.idle))
+
+
+def _aims(
+    mechanism: Mechanism,
+    plan: Layout,
+    groups: Sequence[GroupRows | None],
+    target: Step,
+    velocity: Array | None,
+) -> Aims:
+    """What all rows aim at, nodes in the order of elimination."""
+    bounds = _filled(plan.slots, groups, target.bound)
+    latches = _filled(plan.slots, groups, target.latch)
+
+    def of_group(g, group):
+        bias, compliance = target.hard(group)
+        like = jnp.zeros((), bias.dtype), group.H[1].shape[2:]
+        rate = _with_coordinate_rows(group, bias, *like)
+        compliance = _with_coordinate_rows(group, compliance, *like)
+        if velocity is not None:
+            # Stored: a sum with what is put together on the spot is not vectorized.
+            rate = _speeds(group, velocity) + materialize(rate)
+        linear = [
+            [target.linear(law, force) for law, force in group.laws if law.coordinate == c]
+            for c in group.layout.coordinates
+        ]
+        zero = jnp.zeros(rate.shape[1:], rate.dtype)
+
+        def total(field):
+            sums = [
+                sum((vars(force)[field] for force in forces if force is not None), zero)
+                for forces in linear
+            ]
+            return jnp.concatenate(sums) if sums else zero[:0]
+
+        aims = Aims(
+            rate=_padded(plan, rate, 0),
+            compliance=_padded(plan, compliance, 0),
+            augmented_stiffness=total("augmented_stiffness"),
+            impulse=total("impulse"),
+            bounds=tuple(_stacked(slot, laws[g], laws, zero) for slot, laws in bounds),
+            latches=tuple(_stacked(slot, laws[g], laws, zero) for slot, laws in latches),
+        )
+        return aims if group.enabled is None else _switched(group, aims)
+
+    parts = [of_group(g, group) for g, group in enumerate(groups) if group is not None]
+    whole = jax.tree.map(partial(_joined, mechanism), *parts)
+    rate, compliance = (_in_order(mechanism, plan, x) for x in (whole.rate, whole.compliance))
+    return replace(whole, rate=rate, compliance=compliance)
+
+
+def _filled(
+    slots: tuple[Slot, ...],
+    groups: Sequence[GroupRows | None],
+    ask: Callable[..., RowLaw | None],
+) -> list[SlotLaws]:
+    """What a method of a target makes of the laws of each slot; slots left empty are left out."""
+    filled = []
+    for slot in slots:
+        laws = [
+            [None if i is None else ask(*group.laws[i]) for i in indices]
+            for group, indices in zip(groups, slot.laws, strict=True)
+        ]
+        if any(law is not None for each in laws for law in each):
+            filled.append((slot, laws))
+    return filled
+
+
+def _stacked(
+    slot: Slot, laws: list[RowLaw | None], everyone: list[list[RowLaw | None]], zero: Array
+) -> Bound | Latch:
+    """The laws of a group in a slot as one record, arrays (coordinate rows of the group, *batch).
+
+    laws: of each coordinate row; everyone: of all groups, whose fields the record has
+    zero: of shape (n, *batch)
+    """
+    present = [vars(law) for each in everyone for law in each if law is not None]
+    fields = [name for name in present[0] if any(_is_array(law[name]) for law in present)]
+
+    def stacked(name):
+        # Where a coordinate has no such law, the law exerts no force.
+        absent = 1.0 if name == "sign" else 0.0
+        values = [None if law is None else vars(law)[name] for law in laws]
+        values = [jnp.asarray(absent if x is None else x, zero.dtype) for x in values]
+        values = [jnp.broadcast_to(x, zero.shape) for x in values]
+        return jnp.concatenate(values) if values else zero[:0]
+
+    kind = Bound if "sign" in fields else Latch
+    normal = {"normal": slot.normal} if "mu" in fields else {}
+    return kind(**{name: stacked(name) for name in fields}, **normal)
+
+
+def _is_array(x) -> bool:
+    return x is not None and not isinstance(x, tuple)
+
+
+def _latched(problem: RowProblem, latches: tuple[Latch, ...], target: Step) -> RowProblem:
+    """The problem with its latches as linear laws, no stiffer than what a solve can hold."""
+    for latch in latches:
+        K = target.stiffness(latch, coordinate_rows(problem, diagonal(problem)))
+        problem = replace(
+            problem,
+            augmented_stiffness=problem.augmented_stiffness + K,
+            impulse=problem.impulse - K * latch.bias,
+        )
+    return problem
+
+
+def _switched(group: GroupRows, aims: Aims) -> Aims:
+    """What a group aims at, without any force of what is not enabled."""
+    on = group.enabled
+    of_rows = jnp.tile(on, (len(group.layout.coordinates),) + (1,) * (on.ndim - 1))
+
+    def bound(each):
+        masked = {"present": each.present, "lower": each.lower, "upper": each.upper, "mu": each.mu}
+        return replace(each, **{name: x * of_rows for name, x in masked.items() if x is not None})
+
+    return Aims(
+        rate=aims.rate * on[None],
+        compliance=aims.compliance + (1 - on)[None],
+        augmented_stiffness=aims.augmented_stiffness * of_rows,
+        impulse=aims.impulse * of_rows,
+        bounds=tuple(bound(each) for each in aims.bounds),
+        latches=tuple(replace(each, engaged=each.engaged * of_rows) for each in aims.latches),
+    )
+
+
+def _speeds(group: GroupRows, velocity: Array) -> Array:
+    """Speeds of the rows of a group while bodies move, (rows, n, *batch)."""
+    sides = zip(group.H, group.bodies, strict=True)
+    return sum(multiply_transposed(H, velocity[:, at]) for H, at in sides)
+
+
+def _with_coordinate_rows(
+    group: GroupRows, hard: Array, zero: Array, tail: tuple[int, ...]
+) -> Array:
+    """Values of the hard rows, 0 in the coordinate rows, shape (rows, n, *batch)."""
+    count = len(group.layout.coordinates)
+    parts = [jnp.broadcast_to(hard, (hard.shape[0], *tail))]
+    parts += [jnp.broadcast_to(zero, (count, *tail))] * bool(count)
+    return jnp.concatenate(parts)
+
+
+def _rows(parts: Sequence[Array]) -> Array:
+    """Rows one after another, with the axes of all of them."""
+    tail = jnp.broadcast_shapes(*(x.shape[1:] for x in parts))
+    return jnp.concatenate([jnp.broadcast_to(x, x.shape[:1] + tail) for x in parts])
+
+
+def _padded(plan: Layout, x: Array, axis: int) -> Array:
+    """x with as many rows as a problem has, those that do not exist being 0."""
+    missing = plan.structure.rows - x.shape[axis]
+    if not missing:
+        return x
+    return jnp.pad(x, [(0, missing if i == axis else 0) for i in range(x.ndim)])
+
+
+def _joined(mechanism: Mechanism, *arrays: Array) -> Array:
+    """Arrays of all groups one after another, along the last axis before the batch."""
+    if len(arrays) == 1:
+        return arrays[0]
+    axis = arrays[0].ndim - mechanism.inverse_mass.ndim
+    tail = jnp.broadcast_shapes(*(x.shape[axis + 1 :] for x in arrays))
+    arrays = [jnp.broadcast_to(x, x.shape[: axis + 1] + tail) for x in arrays]
+    return jnp.concatenate(arrays, axis=axis)
+
+
+def _in_order(mechanism: Mechanism, plan: Layout, x: Array, side: int = 0) -> Array:
+    """Arrays of all groups' nodes that have a side, put in the order of elimination."""
+    order, axis = plan.permutations[side], x.ndim - mechanism.inverse_mass.ndim
+    return x if order is None else jnp.take(x, np.array(order), axis)

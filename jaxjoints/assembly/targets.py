@@ -1,0 +1,130 @@
+"""What the rows of a problem aim at: a step, its end positions, its end velocities, a projection.
+
+All four ask the same of the rows: bias and compliance of the hard ones, and what becomes of each
+law of a coordinate row. What differs is the time: the error is removed in part, at once, or not.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+from jax.lax import stop_gradient
+
+from ..algebra.pytree import replace, struct
+from ..laws.law import Law
+from ..solve.forces import Bound, Latch, Linear, RowLaw
+from ..solve.problem import REGULARIZATION
+from .group_rows import GroupRows
+
+# Compliance [velocity per impulse] that switches a row off in a position projection.
+SWITCHED_OFF = 1e9
+# Augmented stiffness of a violated stop in a position projection, as a share of its effective mass.
+HELD = 1e5
+
+
+@struct
+class Step:
+    """Rows for one step of `Interval.dt`: every law as it asks."""
+
+    def hard(self, rows: GroupRows) -> tuple[Array, Array]:
+        """Bias and compliance of the hard rows, (hard rows, n, *batch) each."""
+        return rows.hard.drift + rows.hard.bias, rows.hard.compliance
+
+    def linear(self, law: Law, force: RowLaw) -> Linear | None:
+        """The linear force that a law adds to its coordinate row, None for none."""
+        return force if isinstance(force, Linear) else None
+
+    def bound(self, law: Law, force: RowLaw) -> Bound | None:
+        """The bounded impulse that a law adds, None for none."""
+        return replace(force, violation=None) if isinstance(force, Bound) else None
+
+    def latch(self, law: Law, force: RowLaw) -> Latch | None:
+        """The latch that a law adds, None for none."""
+        return replace(force, error=None) if isinstance(force, Latch) else None
+
+    def stiffness(self, latch: Latch, A: Array) -> Array:
+        """Augmented stiffness of a latch, no stiffer than a solve can hold; A: A_ii of its row."""
+        least = REGULARIZATION[A.dtype.itemsize] * stop_gradient(A)
+        return latch.engaged / jnp.maximum(latch.compliance, least)
+
+
+@struct
+class EndPosition(Step):
+    """Rows whose speeds are means over a step: changes of errors and coordinates over its length.
+
+    Hard rows ask for no error at the end, soft ones for what ERP and CFM say. Laws that push act
+    for half the step, which makes springs and dampers implicit midpoint rules. The rate is what the
+    rows add to those means; to speeds where they have no error.
+    """
+
+    dt: Array
+
+    def hard(self, rows: GroupRows) -> tuple[Array, Array]:
+        """See `Step.hard`."""
+        hard = rows.hard
+        bias = jnp.where(hard.compliance > 0, hard.bias, hard.error / self.dt)
+        # Errors change with time by themselves; what has no error keeps its drift.
+        has_error = rows.layout.has_error.reshape(-1, *(1,) * (hard.drift.ndim - 1))
+        return jnp.where(has_error, 0.0, hard.drift) + bias, hard.compliance
+
+
+@struct
+class SurfaceVelocity(Step):
+    """Rows that keep velocities on the joints' surfaces, whatever the errors.
+
+    compliance: of rows that CFM softens; they give no force as it comes
+    """
+
+    compliance: Array | float = SWITCHED_OFF
+
+    def hard(self, rows: GroupRows) -> tuple[Array, Array]:
+        """See `Step.hard`."""
+        hard = rows.hard
+        return hard.drift, jnp.where(hard.compliance > 0, self.compliance, 0.0)
+
+    def bound(self, law: Law, force: RowLaw) -> Bound | None:
+        """See `Step.bound`: stops let nothing in."""
+        bound = super().bound(law, force)
+        if bound is None or not law.holds:
+            return bound
+        return replace(bound, bias=jnp.zeros_like(bound.bias))
+
+
+@struct
+class Projection(Step):
+    """Rows for position projection, A λ = -φ: the speeds are displacements, over a time of 1.
+
+    Rigid joints and transmissions, hard locks and violated hard stops are moved back; engaged hard
+    stops are one-sided, violated or not.
+    """
+
+    def hard(self, rows: GroupRows) -> tuple[Array, Array]:
+        """See `Step.hard`."""
+        hard = rows.hard
+        structural = rows.structural.reshape(-1, *(1,) * (hard.compliance.ndim - 1))
+        soft = jnp.where(structural, not rows.rigid, hard.compliance > 0)
+        return hard.error, jnp.where(soft, SWITCHED_OFF, 0.0)
+
+    def linear(self, law: Law, force: RowLaw) -> Linear | None:
+        """See `Step.linear`: nothing pushes."""
+        return None
+
+    def bound(self, law: Law, force: RowLaw) -> Bound | None:
+        """See `Step.bound`."""
+        if not isinstance(force, Bound) or law.engagement is None:
+            return None
+        hard = jnp.where(force.compliance > 0, 0.0, force.present)
+        return replace(force, present=hard, bias=force.violation, violation=None)
+
+    def latch(self, law: Law, force: RowLaw) -> Latch | None:
+        """See `Step.latch`: a violated stop is held where it should be, like an engaged lock."""
+        if isinstance(force, Latch):
+            error, engaged = jnp.where(force.compliance > 0, 0.0, force.error), force.engaged
+        elif isinstance(force, Bound) and force.violation is not None and law.engagement is None:
+            error, engaged = force.sign * force.violation, 1.0
+        else:
+            return None
+        held = jnp.where(error != 0, engaged, 0.0)
+        return Latch(error, held)
+
+    def stiffness(self, latch: Latch, A: Array) -> Array:
+        """See `Step.stiffness`."""
+        return latch.engaged * (HELD / A)

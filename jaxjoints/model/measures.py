@@ -1,0 +1,93 @@
+"""What is read off a state: coordinates, speeds, errors, poses, energy, momentum."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.pytree import expand
+from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate_inverse
+from .batch import batch_shape
+from .kinematics import (
+    Mechanism,
+    body_twists,
+    coordinate_speeds,
+    gather_coordinates,
+    joint_kinematics,
+    moving_bodies,
+    prepare,
+    with_unit_quaternions,
+    with_world,
+)
+from .state import STATE_RANKS, State
+from .system import System
+
+
+def coordinates(system: System, state: State) -> Array:
+    """Coordinates of all joints, continued from `state.q`, shape (coordinates, *batch)."""
+    mechanism, state = _ready(system, state)
+    joints = joint_kinematics(mechanism, state)
+    return gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+
+
+def speeds(system: System, state: State) -> Array:
+    """Speeds q̇ = N v_CD of all coordinates, shape (coordinates, *batch)."""
+    mechanism, state = _ready(system, state)
+    twist = with_world(body_twists(state))
+    joints = zip(mechanism.system.groups, joint_kinematics(mechanism, state), strict=True)
+    qd = [coordinate_speeds(group, joint, twist) for group, joint in joints]
+    return gather_coordinates(mechanism, qd, state)
+
+
+def joint_errors(system: System, state: State) -> Array:
+    """Largest bilateral error of each joint [m or rad], shape (joints, *batch)."""
+    mechanism, state = _ready(system, state)
+    shape = (len(system.topology.joints), *state.time.shape)
+    errors = jnp.zeros(shape, state.q.dtype)
+    joints = joint_kinematics(mechanism, state)
+    for group, joint in zip(mechanism.system.groups, joints, strict=True):
+        if group.coupling.dof < 6:
+            worst = jnp.max(jnp.abs(joint.rows.error), axis=0)
+            errors = errors.at[np.array(group.joints)].set(worst)
+    return errors
+
+
+def body_poses(system: System, state: State) -> Pose:
+    """Poses of the body frames in the world, (…, bodies, *batch)."""
+    _, state = _ready(system, state)
+    com = expand(system.com, [2], state.time.ndim)
+    q = state.quaternion
+    return Pose(state.position - quat_rotate(q, com), q)
+
+
+def energy(system: System, state: State) -> tuple[Array, Array]:
+    """Kinetic energy and potential energy of gravity [J] of the moving bodies, (*batch) each."""
+    mechanism, state = _ready(system, state)
+    system = mechanism.system
+    moving = moving_bodies(system, state.time.ndim)
+    mass = jnp.where(moving, system.mass, 0.0)
+    omega = quat_rotate_inverse(state.quaternion, state.omega)
+    turning = jnp.where(moving, dot(omega, matvec(system.inertia, omega)), 0.0)
+    kinetic = 0.5 * (mass * dot(state.velocity, state.velocity) + turning)
+    potential = -mass * dot(system.gravity[:, None], state.position)
+    return jnp.sum(kinetic, axis=0), jnp.sum(potential, axis=0)
+
+
+def momentum(system: System, state: State) -> Array:
+    """Linear momentum [kg m/s] and angular about the world's origin [kg m²/s], (6, *batch)."""
+    mechanism, state = _ready(system, state)
+    system = mechanism.system
+    moving = moving_bodies(system, state.time.ndim)
+    linear = jnp.where(moving[None], system.mass[None] * state.velocity, 0.0)
+    q = state.quaternion
+    spin = quat_rotate(q, matvec(system.inertia, quat_rotate_inverse(q, state.omega)))
+    angular = jnp.where(moving[None], spin, 0.0) + cross(state.position, linear)
+    return jnp.concatenate([jnp.sum(linear, axis=1), jnp.sum(angular, axis=1)], axis=0)
+
+
+def _ready(system: System, state: State) -> tuple[Mechanism, State]:
+    """Mechanism and state with the batch axes of both."""
+    batch = batch_shape(system, state, None)
+    state = expand(state, jax.tree.leaves(STATE_RANKS), len(batch))
+    state = jax.tree.map(lambda x, r: jnp.broadcast_to(x, x.shape[:r] + batch), state, STATE_RANKS)
+    return prepare(system, len(batch)), with_unit_quaternions(state)

@@ -1,0 +1,183 @@
+"""One Newton step of all rows at once: one linear solve at the slopes of all laws.
+
+With c = 1/A_ii, a bounded impulse solves Φ = 0, a smoothed projection of slope a (`bounds`).
+Newton's step has dλ_k = -K_k σ du - R_k with b = 1 - a + a c compliance, K_k = a c / b and
+R_k = Φ / b (a box has a c of its own); hence dΛ = -K du - R, sums over the laws. With the odds
+o = K / c and α = o / (1 + o) it is symmetric and positive definite,
+
+    (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y,
+
+from K = 0 (no force, α = 0) to K = ∞ (held, α = 1), in the same blocks as A. Where a friction's
+bounds follow another impulse Λₙ, dΛ = -K du - B dΛₙ - R, B = σ ∂Φ/∂Λₙ / b, and the system
+
+    (diag(α) A + diag(1 / ((1 + o) c)) (1 + B)) dΛ = -R / ((1 + o) c)
+
+is not symmetric, on the same graph.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.lax import stop_gradient
+
+from ..algebra.indexing import take
+from .bounds import complementarity, impulse_scale, widened, widening
+from .factor import Blocks, add_diagonal
+from .linear import factored, scaled_system, solve_from
+from .lu import GeneralBlocks, factor_general, solve_general, transposed
+from .problem import (
+    Impulses,
+    RowProblem,
+    coordinate_rows,
+    delassus,
+    diagonal,
+    speeds,
+    with_coordinate_rows,
+)
+
+# Least denominator b of a bound, by the bytes of a number (float32, float64).
+LEAST_DENOMINATOR = {4: 1e-7, 8: 1e-14}
+
+
+class Linearization(NamedTuple):
+    """Newton's system at some impulses, constant while its right side moves.
+
+    c: 1/A_ii; odds: K_k / c of each law, the linear one first; denominators: b of each bound;
+    widening: ∂Φ/∂Λₙ of each bound, None where it is 0; of coordinate rows all
+    """
+
+    c: Array
+    odds: list[Array]
+    denominators: list[Array]
+    widening: list[Array | None]
+
+
+def newton_step(
+    moving: tuple[RowProblem, Array],
+    fixed: tuple[RowProblem, Array],
+    blocks: Blocks,
+    at: Impulses,
+    speed: Array,
+) -> Impulses:
+    """One Newton step from impulses `at`.
+
+    Its right side is that of the problem and the smoothing `moving`, with the `speed` of all rows;
+    its matrix that of `fixed`. At a solution, its derivative in `moving` is that of the solution.
+    """
+    problem, smoothing = moving
+    impulse, bounded = at
+    system = linearized(*fixed, at, speeds(fixed[0], impulse) if moving is not fixed else speed)
+    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
+    c = 1 / coordinate_rows(problem, diagonal(problem))
+
+    # One remainder R_k per law, the linear law first.
+    linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
+    remainders = [linear + problem.augmented_stiffness * u - problem.impulse]
+    for bound, λ, b in zip(problem.bounds, bounded, system.denominators, strict=True):
+        Φ, _ = complementarity(widened(bound, Λ), λ, u, c, smoothing)
+        remainders.append(bound.sign * Φ / b)
+    total, R = sum(system.odds), sum(remainders)
+
+    soft = problem.compliance
+    if problem.regularization is not None:
+        soft = soft + problem.regularization
+    wanted = -(speed + soft * impulse)
+    if problem.follows:
+        change = _coupled_change(fixed[0], blocks, system, wanted, R)
+    else:
+        hard = fixed[0].compliance
+        extra, right, root = scaled_system(problem, hard, wanted, system.c, total, R)
+        factors = factored(fixed[0], blocks, extra, root)
+        change = solve_from(fixed[0], factors, extra, right, root, impulse)
+    dΛ = coordinate_rows(problem, change)
+    for k, B in enumerate(_follows(fixed[0], system), start=1):
+        if B is not None:
+            remainders[k] = remainders[k] + B * dΛ[np.array(problem.bounds[k - 1].normal)]
+    new = []
+    # Protects the division, and its derivative, from coordinates without any stiffness: there
+    # nothing moves with u, and each law takes back its own remainder.
+    stiff = total > 0
+    safe = jnp.where(stiff, total, 1.0)
+    for k, (bound, λ) in enumerate(zip(problem.bounds, bounded, strict=True), start=1):
+        # The share of dΛ + R that falls to law k, less its own remainder, without cancellation.
+        others = [j for j in range(len(remainders)) if j != k]
+        share = jnp.where(stiff, system.odds[k] / safe, 0.0)
+        rest = jnp.where(stiff, sum(system.odds[j] for j in others) / safe, 1.0)
+        rest_R = sum(remainders[j] for j in others)
+        new.append(λ + bound.sign * (share * (dΛ + rest_R) - rest * remainders[k]))
+    return impulse + change, tuple(new)
+
+
+def linearized(problem: RowProblem, smoothing: Array, at: Impulses, speed: Array) -> Linearization:
+    """Slopes of all laws at some impulses and the speeds after them."""
+    impulse, bounded = at
+    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
+    c = 1 / coordinate_rows(problem, diagonal(problem))
+    least = LEAST_DENOMINATOR[c.dtype.itemsize]
+    odds, denominators, widenings = [problem.augmented_stiffness / c], [], []
+    for bound, λ in zip(problem.bounds, bounded, strict=True):
+        _, a = complementarity(widened(bound, Λ), λ, u, c, smoothing)
+        c_k = impulse_scale(bound, c)
+        b = jnp.maximum(1 - a + a * c_k * bound.compliance, least)
+        odds.append(a * (c_k / c) / b)
+        denominators.append(b)
+        follows = bound.mu is not None
+        widenings.append(widening(bound, λ, Λ, u, c, smoothing) if follows else None)
+    return Linearization(c, odds, denominators, widenings)
+
+
+def _follows(problem: RowProblem, system: Linearization) -> list[Array | None]:
+    """B of each bound: what dΛₙ takes from its dΛ, None where nothing."""
+    return [
+        None if f is None else bound.sign * f / b
+        for bound, f, b in zip(problem.bounds, system.widening, system.denominators, strict=True)
+    ]
+
+
+def _coupled_change(
+    problem: RowProblem, blocks: Blocks, system: Linearization, wanted: Array, R: Array
+) -> Array:
+    """dΛ of all rows where friction follows other impulses."""
+    structure = problem.structure
+    plan = structure.plan
+    odds = sum(system.odds)
+    shape = jnp.broadcast_shapes(problem.compliance.shape, wanted.shape)
+    one = jnp.ones(shape, wanted.dtype)
+    α = with_coordinate_rows(structure, one, odds / (1 + odds))
+    held_back = 1 / ((1 + odds) * system.c)
+    extra = jnp.broadcast_to(problem.compliance, shape)
+    extra = with_coordinate_rows(structure, extra, held_back)
+    right = with_coordinate_rows(structure, jnp.broadcast_to(wanted, shape), -held_back * R)
+    links = [
+        (np.array(bound.normal), held_back * B)
+        for bound, B in zip(problem.bounds, _follows(problem, system), strict=True)
+        if B is not None
+    ]
+    row, node = np.array(structure.row), np.array(structure.node)
+
+    def times(y):
+        Λ = coordinate_rows(problem, y)
+        follow = sum(E * Λ[normal] for normal, E in links)
+        follow = with_coordinate_rows(structure, jnp.zeros_like(y), follow)
+        return α * delassus(problem, y) + extra * y + follow
+
+    α_fixed, extra_fixed, links_fixed = stop_gradient((α, extra, [E for _, E in links]))
+    A = add_diagonal(
+        plan, Blocks(diagonal=blocks.diagonal * α_fixed[:, None], edges=blocks.edges), extra_fixed
+    ).diagonal
+    for (normal, _), E in zip(links, links_fixed, strict=True):
+        A = A.at[row, row[normal], node].add(E)
+    lower, upper = blocks.edges, jnp.swapaxes(blocks.edges, 0, 1)
+    if len(plan.row):
+        lower = take(α_fixed, plan.row, 1)[:, None] * lower
+        upper = take(α_fixed, plan.column, 1)[:, None] * upper
+    factors = factor_general(plan, GeneralBlocks(diagonal=A, lower=lower, upper=upper))
+    return jax.lax.custom_linear_solve(
+        times,
+        right,
+        lambda _, b: solve_general(plan, factors, b),
+        lambda _, b: solve_general(plan, transposed(factors), b),
+    )
