@@ -16,6 +16,8 @@ from ..laws.fields import Field
 from .groups import FieldGroup, JointGroup, Topology, TransmissionGroup
 
 WORLD = "world"
+# Its index among the bodies of joints and transmissions.
+WORLD_INDEX = -1
 
 
 # What the groups of a System consist of, by its fields.

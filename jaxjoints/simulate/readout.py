@@ -14,7 +14,7 @@ from jax import Array
 from ..algebra.pytree import expand, expand_trailing, map_trailing, static, struct
 from ..algebra.spatial import Pose, cross
 from ..assembly.layout import layout
-from ..build.validation import near_matches, read_numbers
+from ..build.checks.values import near_matches, read_numbers
 from ..laws.law import Law
 from ..laws.limits import Limits
 from ..model.kinematics import body_poses, coordinate_indices, coordinates, energy, momentum, speeds
