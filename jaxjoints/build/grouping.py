@@ -62,7 +62,7 @@ def transmission_groups(
         bodies = list(dict.fromkeys(body for pair in pairs for body in pair if body != WORLD_INDEX))
         # A node of the solver has two bodies at least: the world is the second.
         bodies += [WORLD_INDEX] * (len(bodies) < 2)
-        # The world has no place among the bodies, wherever it stands there.
+        # -1 for the world, also if it is one of the bodies.
         ends = tuple(
             tuple(-1 if body == WORLD_INDEX else bodies.index(body) for body in pair)
             for pair in pairs
@@ -117,7 +117,7 @@ def _starts(sizes: list[int]) -> list[int]:
 
 
 def _stacked(trees: Sequence[Any]) -> Any:
-    """One tree of several alike: each leaf has an axis of the trees after its other axes."""
+    """Several trees of one structure as one, with an axis of the trees after its other axes."""
 
     def stack(*leaves: Array) -> Array:
         return jnp.array(np.stack(leaves, axis=-1), precision())

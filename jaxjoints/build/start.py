@@ -1,4 +1,4 @@
-"""`System.state`: a start state, in which joints place bodies by coordinates given by name."""
+"""`System.state`: a start state, in which joints place the bodies by their coordinates."""
 
 import warnings
 from collections.abc import Mapping

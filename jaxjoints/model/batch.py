@@ -1,4 +1,4 @@
-"""Batch axes of a call: what the arrays of a system, state and control have after their own."""
+"""Batch axes of a call: the last axes of arrays in a system, a state and a control."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -2,7 +2,8 @@
 
 Arrays have their components first, then an axis of bodies or joints, then batch axes: positions
 have shape (3, bodies, *batch), one number for each joint has shape (joints, *batch). Every leaf of
-a System either carries the batch axes, or all environments share it. Its number of axes tells.
+a System either carries the batch axes, or is shared by all environments; which of the two follows
+from its number of axes.
 """
 
 from collections.abc import Sequence
@@ -159,7 +160,7 @@ class System:
 def _located(
     groups: Sequence[Group], element: str, names: Sequence[str], name: str
 ) -> tuple[int, int]:
-    """The group that an element is in, and its place there; KeyError for an unknown name."""
+    """Index of an element's group, and of the element in it; KeyError for an unknown name."""
     if name not in names:
         raise KeyError(f"no {element} {name!r}; there are {list(names)}")
     index = names.index(name)
@@ -169,5 +170,5 @@ def _located(
 
 
 def _replaced(groups: tuple[Any, ...], g: int, group: Any) -> tuple[Any, ...]:
-    """The groups with another one in place g."""
+    """The groups with group g replaced."""
     return (*groups[:g], group, *groups[g + 1 :])
