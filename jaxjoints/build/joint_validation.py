@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,18 @@ from jax import Array
 
 from ..couplings.coupling import Coupling
 from ..couplings.nonholonomic import extra_rows
-from ..couplings.trial import captured_complaint, function_complaint, rest_complaint, shape_complaint
-from ..laws.fields import BodyMotion, Field, defines
+from ..couplings.diagnosis import (
+    captured_array_problem,
+    derivative_problems,
+    function_problem,
+    signature_problem,
+)
+from ..laws.fields import BodyMotion, Field
 from .grouping import GivenBody
 from ..laws.law import Law
 from ..laws.limits import Limits, Lock
 from ..laws.springs import SpringDamper
-from ..algebra.pytree import replace
+from ..algebra.pytree import overrides, replace
 from ..laws.softness import Compliance
 from ..solve.forces import Hard
 from ..algebra.spatial import Pose
@@ -32,7 +37,11 @@ from .validation import float_leaves, near_matches, precision, read_numbers
 # Ratio of the masses of two bodies that a joint holds together, above which a warning is given.
 MASS_RATIO = 1e6
 PASSIVE = ("stiffness", "damping", "friction", "inertia")
-FIELD_METHODS = ("wrench", "settled")
+# What a field may define: the method, and a function that calls it.
+FIELD_METHODS = (
+    (Field.wrench, lambda field, motion: field.wrench(motion)),
+    (Field.velocity_update, lambda field, motion: field.velocity_update(motion)),
+)
 
 
 def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, list[str]]:
@@ -47,11 +56,11 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
     kind = type(coupling).__name__
     given = _checked(owner, coupling)
     coupling = given.normalized()
-    problem = shape_complaint(coupling)
-    refused, weak = (None, None) if problem else rest_complaint(coupling)
+    problem = signature_problem(coupling)
+    refused, weak = (None, None) if problem else derivative_problems(coupling)
     if problem or refused:
         raise ValueError(f"{owner}: {kind}.{problem or refused}")
-    for doubt in (weak, captured_complaint(coupling)):
+    for doubt in (weak, captured_array_problem(coupling)):
         if doubt and strict:
             raise ValueError(f"{owner}: {kind}.{doubt}")
         if doubt:
@@ -210,13 +219,18 @@ def read_field(owner: str, field: Any) -> Field:
     motion = BodyMotion(
         Pose.identity(dtype=vector.dtype), vector, vector, number, some, vector, number, number
     )
-    wanted = {"wrench": jnp.zeros(6, vector.dtype), "settled": (vector, vector)}
-    own = [name for name in FIELD_METHODS if defines(made, name)]
-    if not own:
-        raise ValueError(f"{owner}: {kind} defines neither wrench nor settled; give it one of them")
-    for name in own:
-        function, given = getattr(type(made), name), (made, motion)
-        problem = function_complaint(f"{name}(motion)", function, given, wanted[name])
+    expected = {
+        Field.wrench: jnp.zeros(6, vector.dtype),
+        Field.velocity_update: (vector, vector),
+    }
+    defined = [pair for pair in FIELD_METHODS if overrides(made, pair[0])]
+    if not defined:
+        raise ValueError(
+            f"{owner}: {kind} defines neither wrench nor velocity_update; give it one of them"
+        )
+    for method, call in defined:
+        name = f"{method.__name__}(motion)"
+        problem = function_problem(name, call, (made, motion), expected[method])
         if problem:
             raise ValueError(f"{owner}: {kind}.{problem}")
     return made
@@ -237,11 +251,11 @@ def check_fields(system: System, state: State) -> None:
                 pose = Pose(position[:, b], quaternion[:, b])
                 own = mass[b], inertia[:, :, b], com[:, b]
                 motion = BodyMotion(pose, still, still, *own, np.asarray(state.time), now)
-                for method in FIELD_METHODS:
-                    words = _unsteady(field, motion, method) if defines(field, method) else None
+                for method, call in FIELD_METHODS:
+                    words = _unsteady(field, motion, call) if overrides(field, method) else None
                     if words:
                         raise ValueError(
-                            f"{name}.{method} {words} not finite for body "
+                            f"{name}.{method.__name__} {words} not finite for body "
                             f"{system.topology.bodies[b]!r} at rest where it starts; guard its "
                             "divisions, roots and norms with jnp.where on what goes into them"
                         )
@@ -303,22 +317,22 @@ def _checked(owner: str, record: Any) -> Any:
     return given
 
 
-def _unsteady(field: Field, motion: BodyMotion, method: str) -> str | None:
-    value, slope = _trial(field, motion, method)
+def _unsteady(field: Field, motion: BodyMotion, call: Callable) -> str | None:
+    value, slope = _finite(field, motion, call)
     return "is" if not value else None if slope else "has a derivative that is"
 
 
-@partial(jax.jit, static_argnames="method")
-def _trial(field: Field, motion: BodyMotion, method: str) -> tuple[Array, Array]:
+@partial(jax.jit, static_argnames="call")
+def _finite(field: Field, motion: BodyMotion, call: Callable) -> tuple[Array, Array]:
     """Whether what a field gives, and its derivative by the motion, are finite."""
 
     def finite(tree):
         return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
 
-    def found(motion):
-        return getattr(field, method)(motion)
+    def value(motion):
+        return call(field, motion)
 
-    return finite(found(motion)), finite(jax.jacfwd(found)(motion))
+    return finite(value(motion)), finite(jax.jacfwd(value)(motion))
 
 
 def _check_normals(owner: str, laws: list[Law]) -> None:
