@@ -51,6 +51,20 @@ def struct(cls: type[T]) -> type[T]:
     return cls
 
 
+def overrides(record: Any, method: Callable) -> bool:
+    """Whether the class of a record has its own version of `method`, a function of a base class.
+
+    >>> class Law:
+    ...     def force(self): ...
+    ...     def torque(self): ...
+    >>> class Spring(Law):
+    ...     def force(self): ...
+    >>> overrides(Spring(), Law.force), overrides(Spring(), Law.torque)
+    (True, False)
+    """
+    return getattr(type(record), method.__name__) is not method
+
+
 def map_trailing(function: Callable, axes: int, *arguments: Any) -> Any:
     """`function` of one item, mapped over the last `axes` axes of every leaf of the arguments.
 

@@ -9,10 +9,10 @@ import numpy as np
 from jax import Array
 
 from ..algebra.indexing import add_at
-from ..algebra.pytree import expand, map_trailing, replace
+from ..algebra.pytree import expand, map_trailing, overrides, replace
 from ..algebra.rotation import cross
 from ..algebra.spatial import Pose, quat_normalize
-from ..laws.fields import BodyMotion, defines
+from ..laws.fields import BodyMotion, Field
 from .groups import FieldGroup
 from .kinematics import Mechanism
 from .state import Control, State
@@ -69,7 +69,7 @@ def external_wrench(
     """
     total = control.wrench
     for group in mechanism.system.fields:
-        if not defines(group.field, "wrench"):
+        if not overrides(group.field, Field.wrench):
             continue
         bodies, wrenches = _on_bodies(mechanism, group, state, dt, lambda f, m: f.wrench(m))
         if total is None:
@@ -79,19 +79,19 @@ def external_wrench(
 
 
 def settled(mechanism: Mechanism, state: State, dt: Array) -> State:
-    """The state at the end of a step after the fields that change velocities: `Field.settled`.
+    """The state at the end of a step after the fields with a `Field.velocity_update`.
 
     dt: length of the step [s]
     """
     for group in mechanism.system.fields:
-        if not defines(group.field, "settled"):
+        if not overrides(group.field, Field.velocity_update):
             continue
         # One field after another: several may act on one body.
         for i, bodies in enumerate(group.bodies):
             field = jax.tree.map(lambda x: _taken(x, [i], state.time.ndim), group.field)  # noqa: B023
             single = replace(group, field=field, bodies=(bodies,))
             bodies, (velocity, omega) = _on_bodies(
-                mechanism, single, state, dt, lambda f, m: f.settled(m)
+                mechanism, single, state, dt, lambda f, m: f.velocity_update(m)
             )
             state = replace(
                 state,

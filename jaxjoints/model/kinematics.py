@@ -327,7 +327,7 @@ def _places(group: JointGroup, bodies: _Bodies, coasting: _Bodies, state: State)
     T = materialize(Pose(quat_rotate_inverse(q_D, offset), quat_multiply(quat_conjugate(q_D), q_C)))
     near = state.q[coordinate_indices(group)]
     time = state.time[None]
-    if group.coupling.elementwise:
+    if group.coupling.batched:
         rows = group.coupling.rows(T, near, time)
     else:
         axes = T.p.ndim - 1

@@ -9,7 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...couplings.coupling import Coupling
-from ...couplings.trial import captured_complaint, rest_complaint, shape_complaint
+from ...couplings.diagnosis import (
+    captured_array_problem,
+    derivative_problems,
+    signature_problem,
+)
 from ...laws.law import Law
 from .values import precision, read_record
 
@@ -32,11 +36,11 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
     kind = type(coupling).__name__
     as_passed = read_record(owner, coupling)
     coupling = as_passed.normalized()
-    problem = shape_complaint(coupling)
-    refused, low_rank = (None, None) if problem else rest_complaint(coupling)
+    problem = signature_problem(coupling)
+    refused, low_rank = (None, None) if problem else derivative_problems(coupling)
     if problem or refused:
         raise ValueError(f"{owner}: {kind}.{problem or refused}")
-    for doubt in (low_rank, captured_complaint(coupling)):
+    for doubt in (low_rank, captured_array_problem(coupling)):
         if doubt and strict:
             raise ValueError(f"{owner}: {kind}.{doubt}")
         if doubt:

@@ -1,5 +1,6 @@
-"""Reads a field: tries its functions once on any motion, and once on every body at the start."""
+"""Reads a field: tries its methods once on any motion, and once on every body at the start."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,22 +9,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ...algebra.pytree import overrides
 from ...algebra.spatial import Pose
-from ...couplings.trial import function_complaint
-from ...laws.fields import BodyMotion, Field, defines
+from ...couplings.diagnosis import function_problem
+from ...laws.fields import BodyMotion, Field
 from ...model.state import State
 from ...model.system import System
 from .values import precision, read_record
 
-# The functions of which a field defines one or both.
-METHODS = ("wrench", "settled")
+# The methods of which a field overrides one or both, each with a function that calls it.
+METHODS = {
+    Field.wrench: lambda field, motion: field.wrench(motion),
+    Field.velocity_update: lambda field, motion: field.velocity_update(motion),
+}
 
 
 def read_field(owner: str, field: Any) -> Field:
     """A field whose parameters are finite float arrays.
 
-    Raises: ValueError for a value that is no field, for a field that defines no function, and for
-        functions that JAX cannot trace or that return wrong shapes.
+    Raises: ValueError for a value that is no field, for a field that defines no method, and for
+        methods that JAX cannot trace or that return wrong shapes.
     """
     if not isinstance(field, Field):
         is_type = isinstance(field, type) and issubclass(field, Field)
@@ -35,13 +40,18 @@ def read_field(owner: str, field: Any) -> Field:
     motion = BodyMotion(
         Pose.identity(dtype=matrix.dtype), vector, vector, number, matrix, vector, number, number
     )
-    results = {"wrench": jnp.zeros(6, matrix.dtype), "settled": (vector, vector)}
-    defined = [method for method in METHODS if defines(field, method)]
+    expected = {
+        Field.wrench: jnp.zeros(6, matrix.dtype),
+        Field.velocity_update: (vector, vector),
+    }
+    defined = [method for method in METHODS if overrides(field, method)]
     if not defined:
-        raise ValueError(f"{owner}: {kind} defines neither wrench nor settled; give it one of them")
+        raise ValueError(
+            f"{owner}: {kind} defines neither wrench nor velocity_update; give it one of them"
+        )
     for method in defined:
-        function, arguments = getattr(type(field), method), (field, motion)
-        problem = function_complaint(f"{method}(motion)", function, arguments, results[method])
+        name, call = f"{method.__name__}(motion)", METHODS[method]
+        problem = function_problem(name, call, (field, motion), expected[method])
         if problem:
             raise ValueError(f"{owner}: {kind}.{problem}")
     return field
@@ -70,30 +80,30 @@ def check_fields_at_start(system: System, state: State) -> None:
                     time=np.asarray(state.time),
                     dt=no_step,
                 )
-                for method in METHODS:
-                    problem = _not_finite(field, motion, method) if defines(field, method) else None
+                for method, call in METHODS.items():
+                    problem = _not_finite(field, motion, call) if overrides(field, method) else None
                     if problem:
                         raise ValueError(
-                            f"{name}.{method} {problem} not finite for body "
+                            f"{name}.{method.__name__} {problem} not finite for body "
                             f"{system.topology.bodies[b]!r} at rest where it starts; guard its "
                             "divisions, roots and norms with jnp.where on what goes into them"
                         )
 
 
-def _not_finite(field: Field, motion: BodyMotion, method: str) -> str | None:
-    """What of a field's function is not finite, as the words before "not finite", or None."""
-    value, slope = _are_finite(field, motion, method)
+def _not_finite(field: Field, motion: BodyMotion, call: Callable) -> str | None:
+    """What of a field's method is not finite, as the words before "not finite", or None."""
+    value, slope = _are_finite(field, motion, call)
     return "is" if not value else None if slope else "has a derivative that is"
 
 
-@partial(jax.jit, static_argnames="method")
-def _are_finite(field: Field, motion: BodyMotion, method: str) -> tuple[Array, Array]:
-    """Whether the result of a field's function and its derivative by the motion are finite."""
+@partial(jax.jit, static_argnames="call")
+def _are_finite(field: Field, motion: BodyMotion, call: Callable) -> tuple[Array, Array]:
+    """Whether the result of a field's method and its derivative by the motion are finite."""
 
     def finite(tree):
         return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
 
     def result(motion):
-        return getattr(field, method)(motion)
+        return call(field, motion)
 
     return finite(result(motion)), finite(jax.jacfwd(result)(motion))
