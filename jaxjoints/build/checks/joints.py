@@ -104,6 +104,9 @@ def with_critical_damping(
             "has rows at velocity level"
         )
     dtype = precision()
+    if coupling.dof == 6:
+        # No bilateral rows; a contact, which is one of these couplings, has no pose to try either.
+        return Compliance(springs.compliance, np.zeros_like(springs.compliance))
     q = jnp.zeros(coupling.dof, dtype)
     W = np.asarray(coupling.rows(coupling.pose(q), q, jnp.zeros((), dtype)).W)
     force, moment = (np.sum(part**2, axis=1) for part in np.split(W[: 6 - coupling.dof], 2, axis=1))
