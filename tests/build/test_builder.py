@@ -365,7 +365,7 @@ def test_poses_may_be_given_in_any_form():
 def test_a_compliance_of_the_builder_leaves_joints_without_bilateral_rows_alone():
     world = SystemBuilder(softness=Compliance(1e-4))
     world.body("ball", **SOLID)
-    world.joint("free", Free(), child="ball")
+    world.joint("free", Free(), child="ball", q=(0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
     world.contact("foot", Sphere(0.3), HalfSpace(), child="ball")
     system, _ = world.build()
     for name in ("free", "foot"):
