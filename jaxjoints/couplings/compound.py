@@ -38,10 +38,10 @@ class Hinge2(Chart):
     axis_D: direction in D, of any length but 0, shape (3,)
     axis_C: direction in C, of any length but 0, not parallel to axis_D, shape (3,)
 
-    Source: ODE hinge-2 (axis 1 in body 1, the chassis; axis 2 in body 2, the wheel). There the
-    suspension is one soft row among the bilateral ones, its travel is not a coordinate, the angle
-    between the axes enters by its sine, and stops of the wheel's angle are ignored; here the
-    angle enters as itself and every coordinate takes every law. Both agree on the surface.
+    Source: ODE hinge-2 (axis 1 in body 1, the chassis; axis 2 in body 2, the wheel). In ODE the
+    suspension is a soft bilateral row and its travel is no coordinate; the error of the angle
+    between the axes is measured by its sine; stops of the wheel's angle have no effect. Here that
+    error is the angle itself, and laws act on all coordinates. Both agree on the surface.
     """
 
     axis_D: Array = Z
@@ -79,10 +79,9 @@ class PrismaticRotoide(Chart):
         shape (3,)
 
     Source: ODE prismatic-rotoide (body 1, which carries the slide, is D; body 2 is C). ODE's rows
-    take the axes to be at right angles and block the slide where they are not; here any angle
-    does. ODE's joint of the world with a body (in this order) is wrong in the sign of its error,
-    and between two bodies its moment on body 2 is not the reaction to that on body 1; neither is
-    followed.
+    assume axes at right angles and block the slide of others; the rows here hold for any angle.
+    Where ODE's body 1 is the world, its error has the wrong sign; between two bodies its moment on
+    body 2 is not opposite to that on body 1. Neither fault is reproduced here.
     """
 
     axis_D: Array = X
@@ -120,9 +119,8 @@ class PrismaticUniversal(Chart):
     axis_C: direction in C, of any length but 0, not parallel to axis_D, shape (3,)
 
     Source: ODE prismatic-universal (body 1, which carries the slide and axis 1, is D; body 2 is
-    C). ODE's rows neglect that the slide's direction turns with its body, so they do work while
-    it turns, and its joint of the world with a body (in this order) reads the slide in the wrong
-    frame; here rows are exact and the order does not matter.
+    C). ODE's rows neglect that the slide turns with its body, so they do work while it turns; and
+    where body 1 is the world, ODE measures the slide in the wrong frame. The rows here are exact.
     """
 
     slide: Array = Z
@@ -165,8 +163,8 @@ class DoubleHinge(Chart):
 
     length: of the rod, > 0 [m]
 
-    Source: ODE double hinge. ODE measures the distance between the anchors in space, also
-    along the axes, where a second row brings it to 0; both agree on the surface.
+    Source: ODE double hinge. ODE measures the distance of the anchors in space, which includes the
+    offset along the axes that another row brings to 0. Both agree on the surface.
     """
 
     length: Array

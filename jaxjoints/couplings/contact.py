@@ -17,8 +17,8 @@ from .wrench import about, check_axis, stack_rows
 class _Contact(Coupling):
     """A contact: no bilateral rows, and six coordinates of which only the gap has a value.
 
-    The other five have speeds alone, because the path of the contact point over a body is not a
-    function of the pose; they read 0.
+    The other five are 0 and have speeds alone, because the path of the contact point over a body is
+    not a function of the pose.
 
     q[0]: gap [m]; its row is a unit force at the contact point along the normal n out of D
     q[1], q[2]: speeds are the slip of C's point relative to D's along t₁ and t₂ = n × t₁ [m/s]
@@ -69,10 +69,10 @@ class Contact(_Contact):
 
     q[0]: gap between the surfaces [m], zero where they touch, positive where they are apart,
         negative where they overlap
-    q[1], q[2]: read 0; their speeds are the slip along t₁ and t₂ [m/s], positive where C's point
+    q[1], q[2]: always 0; their speeds are the slip along t₁ and t₂ [m/s], positive where C's point
         moves in the direction of the tangent relative to D's
-    q[3], q[4], q[5]: read 0; their speeds are the angular velocity of C relative to D about t₁, t₂
-        (rolling) and n (spin) [rad/s], positive by the right-hand rule
+    q[3], q[4], q[5]: always 0; their speeds are the angular velocity of C relative to D about t₁
+        and t₂ (rolling) and about n (spin) [rad/s], positive by the right-hand rule
 
     If shape_D is a half-space, t₁ and t₂ are x and y of D. On other shapes they jump where the
     normal crosses the x–y plane of D. Where the axes of two round shapes intersect, the normal is
@@ -119,10 +119,10 @@ class Contact(_Contact):
 class ContactPoint(_Contact):
     """Contact whose points and normal are parameters, set in each step by a collision detection.
 
-    C is fixed on the child body, D on the parent body. A point of each body is given where the two
-    touch or are nearest to each other. The gap is the distance of these points along the normal; it
-    changes with the motion of the bodies until `System.with_joint` sets other points. Contact
-    forces act at `point_C`.
+    C is fixed on the child body, D on the parent body. point_C and point_D are the points of the
+    two bodies where they touch or are nearest to each other. The gap is the distance of these
+    points along the normal; it changes with the motion of the bodies until `System.with_joint` sets
+    other points. Contact forces act at `point_C`.
 
     q: as in `Contact`. The gap [m] is zero where point_C lies in the plane through point_D normal
         to `normal`, and positive on the side to which the normal points.

@@ -1,4 +1,4 @@
-"""Diagnosis of user-written functions: shapes, precision, tracing, and derivatives at rest."""
+"""Diagnosis of user-written functions: shapes, precision, tracing, captured arrays, derivatives."""
 
 import inspect
 from collections.abc import Iterator
@@ -47,21 +47,21 @@ def derivative_problems(coupling: Coupling) -> tuple[str | None, str | None]:
     that is not finite is an error, one of low rank is a warning; each is a sentence or None.
     """
     if isinstance(coupling, Chart) and coupling.dof:
-        slope, full, name = _motion_at_rest(coupling), coupling.dof, "pose"
+        slope, full, name = _motion_at_zero(coupling), coupling.dof, "pose"
         tail = "some coordinates do not move the pose there, or not independently of others"
     elif isinstance(coupling, Residual) and coupling.dof < 6:
-        slope, full, name = _gradient_at_rest(coupling), 6 - coupling.dof, "residual"
-        tail = "some errors do not feel the pose there, or not independently of others"
+        slope, full, name = _gradient_at_reference(coupling), 6 - coupling.dof, "residual"
+        tail = "some errors do not depend on the pose there, or not independently of others"
     else:
         return None, None
     slope = np.asarray(slope)
     if not np.isfinite(slope).all():
-        return f"{name} has a derivative that is not finite at rest", None
+        return f"{name} has a derivative that is not finite where q = 0", None
     least = 1e3 * np.finfo(slope.dtype).eps * np.abs(slope).max()
     rank = np.linalg.matrix_rank(slope, tol=max(least, np.finfo(slope.dtype).tiny))
     if rank == full:
         return None, None
-    return None, f"{name} has a derivative of rank {rank} instead of {full} at rest: {tail}"
+    return None, f"{name} has a derivative of rank {rank} instead of {full} where q = 0: {tail}"
 
 
 def function_problem(name: str, function: Any, arguments: tuple, expected: Any) -> str | None:
@@ -174,14 +174,14 @@ def _first_line(error: Exception) -> str:
 
 
 @jax.jit
-def _motion_at_rest(chart: Chart) -> jax.Array:
+def _motion_at_zero(chart: Chart) -> jax.Array:
     leaves = jax.tree.leaves(chart)
     dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
     return chart.motion_at(jnp.zeros(chart.dof, dtype))
 
 
 @jax.jit
-def _gradient_at_rest(coupling: Residual) -> jax.Array:
+def _gradient_at_reference(coupling: Residual) -> jax.Array:
     leaves = jax.tree.leaves(coupling)
     dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
     T = jax.tree.map(lambda x: jnp.asarray(x, dtype), coupling.reference())

@@ -34,7 +34,8 @@ class DoubleBall(Residual):
 
     length: of the rod, > 0 [m]
 
-    Source: ODE double ball (distance joint). Where the origins meet, ODE takes any direction.
+    Source: ODE double ball (distance joint). Where the origins coincide, ODE takes an arbitrary
+    direction.
     """
 
     length: Array

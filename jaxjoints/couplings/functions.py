@@ -140,7 +140,7 @@ class Spline(Function):
         cubic = (bend[i + 1] - bend[i]) / (6 * h)
         along = slope + s * (bend[i] + 3 * s * cubic)
         curve = values[i] + s * (slope + s * (bend[i] / 2 + s * cubic))
-        # Outside, `inside` is an outer knot, whatever x: the slope there alone carries on.
+        # Outside, `inside` is the first or the last knot, and the slope there continues.
         return curve + along * (x - inside)
 
     def check(self) -> str | None:

@@ -74,8 +74,8 @@ class SpurGear(_Gear):
         With radii of opposite signs the wheels turn in the same sense: an internal gear, or a chain
         between wheels at a fixed distance.
 
-    Source: ODE transmission, parallel axes. ODE takes the radii from the distance of the anchors
-    at each step, and needs both wheels on one carrier that does not move; the same while that
+    Source: ODE transmission, parallel axes. ODE computes the radii from the distance of the anchors
+    in each step, and needs both wheels on one carrier that does not move. Both agree while that
     distance is |radius_C + radius_D|.
     """
 
@@ -138,8 +138,8 @@ class BevelGear(_Gear):
         contact lies on the side to which the axis of the other wheel points.
 
     Source: ODE transmission, intersecting axes, with anchors at the centres of the wheels. ODE
-    needs both wheels on one carrier that does not move, and feeds the slip back with the wrong
-    sign, so that it grows by 1 + erp each step; here it shrinks.
+    needs both wheels on one carrier that does not move. Its error feedback has the wrong sign, so
+    that the slip grows by 1 + erp in each step; here a step reduces the slip.
     """
 
     radius_C: Array

@@ -116,7 +116,7 @@ class FreeRodrigues(Coupling):
         """Position and parameters, the latter continued from q."""
         near = (self.zero(T) if q is None else q)[3:]
         w, u = T.q[:1], T.q[1:]
-        # Protects the division from a full turn, w = -1, or for the shadow none, w = 1; neither
+        # Protects the divisions from w = -1, and for the shadow parameters from w = 1; neither
         # is taken below 1 ± w = 0.02.
         sigma, shadow = (s * u / jnp.maximum(1 + s * w, 0.01) for s in (1.0, -1.0))
         ahead, behind = dot(sigma - near, sigma - near), dot(shadow - near, shadow - near)
