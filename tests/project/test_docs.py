@@ -1,7 +1,12 @@
 """The pages: the code of the page on extending runs and does what it says; links lead somewhere."""
 
+import html
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +24,9 @@ ARCHITECTURE = (PACKAGE / "README.md").read_text(encoding="utf-8")
 MOST_LINES_OF_ARCHITECTURE = 120
 
 G = 9.81
+# The package of this checkout, installed or not.
+PATH = {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+
 EXACT = 1e-10  # float64, some thousand roundings of numbers of order one
 CONVERGED = 1e-6  # Jacobi's 400 iterations
 
@@ -168,3 +176,44 @@ def test_the_architecture_page_is_two_screens_and_names_what_each_folder_imports
     )
     table = {name: set(filter(None, imports.split(", "))) for name, imports in rows}
     assert table == IMPORTS_OF_FOLDERS
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Pages of the API reference, built as the README says, by their names."""
+    pytest.importorskip("pdoc")
+    folder = tmp_path_factory.mktemp("reference")
+    command = [sys.executable, str(ROOT / ".ci" / "reference"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | PATH)
+    assert done.returncode == 0, done.stderr
+    assert "Warn" not in done.stderr, done.stderr
+    return {
+        str(page.relative_to(folder)): page.read_text(encoding="utf-8")
+        for page in folder.rglob("*.html")
+    }
+
+
+def test_the_reference_has_every_public_name(reference):
+    door = reference["jaxjoints.html"]
+    sections = set(re.findall(r'<section id="(\w+)">', door))
+    families = {name for name in jj.__all__ if type(getattr(jj, name)) is ModuleType}
+    assert sections >= set(jj.__all__) - families
+    for name in families:
+        assert getattr(jj, name).__name__.replace(".", "/") + ".html" in reference
+
+
+def test_the_reference_lists_arguments_and_keeps_equations(reference):
+    door = reference["jaxjoints.html"]
+    limits = re.search(r'<section id="Limits">.*?</section>', door, re.DOTALL)[0]
+    assert re.search(r"<li><strong>stiffness</strong>: \[N/m", limits)
+    assert re.search(r"<li><strong>damping</strong>: \[N s/m", limits)
+    force = re.search(r'<section id="LimitForce">.*?</section>', door, re.DOTALL)[0]
+    equations = " ".join(re.findall(r"<code>(.*?)</code>", force, re.DOTALL))
+    assert "f = k x" in html.unescape(re.sub(r"<[^>]+>", "", equations))
+
+
+def test_pages_of_the_reference_link_to_pages_that_exist(reference):
+    for name, page in reference.items():
+        for link in re.findall(r'href="([^"#:]+\.html)', page):
+            target = (Path("/") / name).parent / link
+            assert str(Path(os.path.normpath(target)).relative_to("/")) in reference, (name, link)
