@@ -27,7 +27,8 @@ G = 9.81
 # The package of this checkout, installed or not.
 PATH = {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
 
-EXACT = 1e-10  # float64, some thousand roundings of numbers of order one
+ROUNDING = 1e-12  # float64, of one evaluation of numbers of order one
+EXACT = 1e-10  # the same after some thousand operations
 CONVERGED = 1e-6  # Jacobi's 400 iterations
 
 
@@ -51,7 +52,7 @@ def one_body(coupling=None, *, gravity=G, mass=2.0, **joint):
 
 
 def test_each_example_has_at_most_fifteen_lines():
-    assert len(BLOCKS) == 6  # the imports, then coupling, law, field, scheme, solver
+    assert len(BLOCKS) == 8  # the imports, three couplings, law, field, scheme, solver
     for code in BLOCKS[1:]:
         assert len([line for line in code.splitlines() if line.strip()]) <= MOST_LINES
 
@@ -64,6 +65,32 @@ def test_a_cam_is_held_by_the_torque_of_virtual_work(names):
     held, free = (one(jnp.array([x])) for x in (torque, 0.0))
     np.testing.assert_allclose(held, 0.0, atol=EXACT)
     assert free < -1e-3  # it slides down without
+
+
+@compiled
+def rows(joint, T, q):
+    return joint.rows(T, q, jnp.zeros(()))
+
+
+def test_the_slotted_hinge_is_the_one_written_by_hand(names):
+    q, by_hand = jnp.array([0.3, 2.0]), jj.SlottedHinge()
+    T = by_hand.pose(q)
+    derived = rows(names["SlottedHinge"](), T, q)
+    # W⁻¹ = [E | S]: the rows of one read the motion of the other, and take up nothing of it.
+    S = np.linalg.inv(rows(by_hand, T, q).W)[:, 4:]
+    np.testing.assert_allclose(derived.W @ S, np.eye(6)[:, 4:], atol=ROUNDING)
+    np.testing.assert_allclose(derived.q, q, rtol=ROUNDING)
+
+
+def test_the_point_on_the_ellipsoid_is_held_along_its_normal(names):
+    radii = jnp.array([1.0, 1.5, 2.0])
+    p = radii * jnp.array([2.0, -1.0, 2.0]) / 3
+    T = jj.Pose.translation(p)
+    found = rows(names["PointOnEllipsoid"](radii), T, jnp.zeros(5))
+    normal = np.append(p / radii**2, np.zeros(3))
+    along = normal * np.linalg.norm(found.W[0]) / np.linalg.norm(normal)
+    np.testing.assert_allclose(found.error, [0.0], atol=ROUNDING)
+    np.testing.assert_allclose(found.W[0], along, atol=ROUNDING)
 
 
 def test_a_rotor_swings_about_a_detent(names):
