@@ -44,6 +44,8 @@ def check_shapes(
         "effort": (coordinates,),
         "wrench": (6, bodies),
         "twist": (6, len(system.topology.prescribed)),
+        "target": (coordinates,),
+        "target_speed": (coordinates,),
     }
     _check_axes("control", control, shapes, batch_shape(system, state, None) or None, leading)
 
