@@ -1,8 +1,12 @@
-"""When a limit acts: a block pressed against a stop, and one thrown between two stops close by.
+"""Three rules for when a limit acts, compared on a block pressed or thrown against stops.
 
-Three rules beside each other: the default, which ends the step that would pass a stop on it; a stop
-that acts once it has been passed, as ODE's; and `Engagement`, ArtiSynth's. Counted is how often the
-force of the stops comes, goes or turns round. Writes examples/chattering.png.
+* The default: a step that would pass a stop ends on it.
+* `anticipate=False`: a stop acts once it has been passed, as in ODE.
+* `Engagement`: a stop stays active until its force pulls, as in ArtiSynth.
+
+In one study the block is pressed against a stop, in the other it is thrown between two stops that
+are close together. The program counts how often the force of the stops begins, ends or changes its
+sign (chattering), and writes examples/chattering.png.
 """
 
 import argparse
@@ -20,14 +24,16 @@ import numpy as np
 import jaxjoints as jj
 
 DT, STEPS, MASS, PUSH = 0.01, 150, 2.0, -20.0  # [s], [], [kg], [N]
-WAY, SPEED = 0.002, 1.0  # half of the way between the two stops [m]; speed at the start [m/s]
+GAP, SPEED = 0.002, 1.0  # half of the distance between the two stops [m]; speed at the start [m/s]
 TOLERANCE = 1e-4  # [m]
 ON_PATH, BY_ERP = jj.SemiImplicitEuler(projections=1), jj.SemiImplicitEuler()
 
 
 class History(NamedTuple):
-    """Positions [mm] after each step, forces of the stops in it [N], and how often those came, went
-    or turned round.
+    """The motion of a block.
+
+    position: after each step [mm]; force: of the stops, mean over each step [N]
+    switches: how often this force begins, ends or changes its sign
     """
 
     position: np.ndarray
@@ -35,26 +41,29 @@ class History(NamedTuple):
     switches: int
 
 
-def seen(state: jj.State, info: jj.Info) -> tuple[jax.Array, jax.Array]:
+def recorded(state: jj.State, info: jj.Info) -> tuple[jax.Array, jax.Array]:
     return state.position[0, 0], info.law_force[0]
 
 
 def history(stop: jj.Limits, scheme: jj.SemiImplicitEuler, q: float, qd: float) -> History:
-    """What a block on a rail does, pressed against the lower stop where it has no upper."""
+    """The motion of a block on a rail, from position q and speed qd.
+
+    Without an upper stop, a force presses the block against the lower one.
+    """
     world = jj.SystemBuilder(gravity=(0.0, 0.0, 0.0))
     world.body("block", mass=MASS, inertia=(0.01, 0.01, 0.01))
     world.joint("rail", jj.Slider((1.0, 0.0, 0.0)), child="block", laws=stop, q=q, qd=qd)
     system, state = world.build()
     push = PUSH if stop.upper is None else 0.0
     controls = jj.Control(effort=jnp.full((STEPS, 1), push))
-    _, (x, force) = jj.rollout(system, state, controls, dt=DT, scheme=scheme, record=seen)
-    acts = np.sign(np.where(np.abs(force) > 1e-6 * MASS, force, 0.0))
-    switches = int((np.diff(acts, prepend=0.0) != 0).sum())
+    _, (x, force) = jj.rollout(system, state, controls, dt=DT, scheme=scheme, record=recorded)
+    sign = np.sign(np.where(np.abs(force) > 1e-6 * MASS, force, 0.0))
+    switches = int((np.diff(sign, prepend=0.0) != 0).sum())
     return History(1e3 * np.asarray(x), np.asarray(force), switches)
 
 
 def pressed() -> dict[str, History]:
-    """A block let go 20 mm from a stop and pressed against it; positions are projected."""
+    """A block released 20 mm from a stop and pressed against it; projection corrects positions."""
     stops = {
         "default": jj.Limits(lower=0.0),
         "engaged, no tolerance": jj.Limits(lower=0.0, engagement=jj.Engagement(tolerance=0.0)),
@@ -64,11 +73,11 @@ def pressed() -> dict[str, History]:
 
 
 def between() -> dict[str, History]:
-    """A block thrown at one of two stops less than a step's way apart; ERP moves it back."""
+    """A block thrown between two stops, closer than it moves in a step; ERP corrects positions."""
     stops = {
-        "default": jj.Limits(-WAY, WAY, erp=0.8),
-        "once passed": jj.Limits(-WAY, WAY, erp=0.8, anticipate=False),
-        "engaged": jj.Limits(-WAY, WAY, erp=0.8, engagement=jj.Engagement(tolerance=TOLERANCE)),
+        "default": jj.Limits(-GAP, GAP, erp=0.8),
+        "once passed": jj.Limits(-GAP, GAP, erp=0.8, anticipate=False),
+        "engaged": jj.Limits(-GAP, GAP, erp=0.8, engagement=jj.Engagement(tolerance=TOLERANCE)),
     }
     return {name: history(stop, BY_ERP, 0.0, SPEED) for name, stop in stops.items()}
 
@@ -76,17 +85,17 @@ def between() -> dict[str, History]:
 def draw(path: Path, left: dict[str, History], right: dict[str, History]) -> None:
     figure, (force, position) = plt.subplots(1, 2, figsize=(10, 3.6))
     times = 1e3 * DT * np.arange(1, STEPS + 1)
-    for axes, found in ((force, left), (position, right)):
-        for (name, one), style in zip(found.items(), ("-", ":", "--"), strict=True):
-            values = one.force if axes is force else one.position
-            label = f"{name}: {one.switches}"
+    for axes, study in ((force, left), (position, right)):
+        for (name, motion), style in zip(study.items(), ("-", ":", "--"), strict=True):
+            values = motion.force if axes is force else motion.position
+            label = f"{name}: {motion.switches}"
             axes.plot(times, values, style, lw=1.6, marker=".", ms=5, label=label)
         axes.legend(title="switches of the force", fontsize=8, title_fontsize=8)
         axes.set_xlabel("time [ms]")
     force.set(title="pressed against a stop by 20 N", ylabel="force of the stop [N]")
     force.set(xlim=(80, 400), ylim=(-3, 50))
     position.set(title="thrown between two stops", ylabel="position [mm]", xlim=(0, 400))
-    for bound in (-1e3 * WAY, 1e3 * WAY):
+    for bound in (-1e3 * GAP, 1e3 * GAP):
         position.axhline(bound, color="grey", lw=0.8)
     figure.tight_layout()
     figure.savefig(path, dpi=80)
@@ -99,8 +108,8 @@ def main() -> None:
     path = parser.parse_args().output
     jax.config.update("jax_enable_x64", True)
     studies = {"pressed against a stop": pressed(), "between two stops": between()}
-    for title, found in studies.items():
-        print(f"{title}: " + ", ".join(f"{name} {x.switches}" for name, x in found.items()))
+    for title, study in studies.items():
+        print(f"{title}: " + ", ".join(f"{name} {x.switches}" for name, x in study.items()))
     draw(path, *studies.values())
 
 

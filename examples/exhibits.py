@@ -1,4 +1,4 @@
-"""What the gallery shows: each public coupling with parameters, a configuration and a motion."""
+"""The exhibits of the gallery: each public coupling with parameters, coordinates and a motion."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,12 +16,15 @@ Lines = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A coupling and what of it is drawn.
+    """A coupling, and how it is drawn.
 
-    names: of the coordinates, with units; at: where the solid body stands; sweep: how far each
-    coordinate goes from there, None for one that is left out
-    roll: rates of the last three coordinates along the path of a joint that rolls
-    scenery: lines in D, drawn thin; rod: whether one joins the origins of D and C
+    names: of the coordinates, with units
+    at: coordinates of the solid body, shape (k,)
+    sweep: first and last offset of each coordinate's motion from there; None for no motion
+    body: the body on frame C
+    scenery: a function that makes lines in D, drawn thin
+    rod: a line connects the origins of D and C
+    roll: for a coupling that rolls, rates of its last three coordinates, in place of `sweep`
     view: azimuth and elevation [degrees]
     """
 

@@ -1,6 +1,6 @@
-"""A picture of each coupling: frames C and D, the free directions, the swept motion.
+"""A picture of each coupling: frames C and D, its free directions, and its motion.
 
-Writes a file of pictures for each family, and a page that shows them, into examples/gallery.
+Writes an image for each family of couplings, and a page that shows them, into examples/gallery.
 """
 
 import argparse
@@ -22,45 +22,46 @@ import jaxjoints as jj
 
 FOLDER = Path(__file__).parent / "gallery"
 COLUMNS, SIDE = 3, 3.9  # pictures in a row; width of one [inches]
-FINE, GHOSTS = 25, 5  # places along a path, and those that are drawn
-STEP = 1e-2  # of the differences that give S, for float32
+FINE, GHOSTS = 25, 5  # places along a path; places at which the body is drawn
+STEP = 1e-2  # of the central differences for S, in float32
 HEAD = """# Gallery of the couplings
 
-Made by `python examples/gallery.py`. Each picture shows the frame D, grey, and the frame C with a
-body, its axes x, y, z red, green, blue; and in the colour of each coordinate
+Made by `python examples/gallery.py`. Each picture shows the frame D in grey and the frame C with a
+body; the axes x, y, z of C are red, green, blue. Each coordinate has a colour, in which the picture
+shows
 
-* its column of the motion subspace S where the body stands: a straight arrow for the velocity of
-  C's origin, a curved one for the turning of C (directions; lengths are not to scale);
-* the motion: the body at places along the path of that coordinate while the others rest, dashed
-  the path of one of its points.
+* its column of the motion subspace S, at the solid body: a straight arrow for the velocity of C's
+  origin, a curved arrow for the angular velocity of C (directions only, not to scale);
+* its motion: the body at several places while this coordinate changes and the others rest, and a
+  dashed line for the path of one point of the body.
 
-Where a coupling rolls, the path is one that it rolls, and the arrows are its three free velocities.
+A coupling that rolls is shown along a rolling motion, with arrows for its three free velocities.
 """
 
 
 @jax.jit
 def places(coupling: jj.Coupling, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Rotation matrices (3, 3, n) and origins (3, n) of C for coordinates (k, n)."""
+    """Rotation matrices (3, 3, n) and origins (3, n) of C in D at coordinates (k, n)."""
     T = jax.vmap(coupling.pose, in_axes=-1, out_axes=-1)(q)
     return T.R, T.p
 
 
 @jax.jit
 def slips(coupling: jj.Coupling, q: jax.Array) -> jax.Array:
-    """Residuals of velocity for unit speeds of each coordinate, (velocity_rows, k)."""
+    """Velocity residual for a unit speed of each coordinate, shape (velocity_rows, k)."""
     S, T = jj.joint_space.JointSpace(coupling).motion_subspace(q), coupling.pose(q)
     columns = [coupling.velocity_residual(T, S[:, j], jnp.zeros(())) for j in range(S.shape[1])]
     return jnp.stack(columns, axis=1)
 
 
 def rolling(coupling: jj.Coupling, q: np.ndarray) -> np.ndarray:
-    """Speeds of x, y and the turning, shape (5, 3), for unit speeds of the turning without slip."""
+    """Speeds of all five coordinates (5, 3) for unit speeds of the three angles, without slip."""
     slip = np.asarray(slips(coupling, jnp.asarray(q, float)))
     return np.concatenate([-np.linalg.solve(slip[:, :2], slip[:, 2:]), np.eye(3)])
 
 
 def path_rolled(exhibit: Exhibit, duration: float = 2.4, finer: int = 4) -> np.ndarray:
-    """Coordinates along a path without slip, shape (5, FINE): x and y follow from the turning."""
+    """Coordinates along a rolling motion, shape (5, FINE): x and y follow from the angles."""
     path = [np.array(exhibit.at)]
     for _ in range(finer * (FINE - 1)):
         rates = rolling(exhibit.coupling, path[-1]) @ np.array(exhibit.roll)
@@ -69,63 +70,58 @@ def path_rolled(exhibit: Exhibit, duration: float = 2.4, finer: int = 4) -> np.n
 
 
 def path_swept(exhibit: Exhibit, j: int) -> np.ndarray:
-    """Coordinates (k, FINE) while one of them moves."""
+    """Coordinates (k, FINE) while coordinate j changes and the others rest."""
     q = np.repeat(np.array(exhibit.at)[:, None], FINE, axis=1)
     q[j] += np.linspace(*exhibit.sweep[j], FINE)
     return q
 
 
 def study(exhibit: Exhibit) -> tuple[Place, np.ndarray, list[list[Place]]]:
-    """Where C stands, S there (6, k), and places along each path, one compiled call for all."""
-    at, k = np.array(exhibit.at), exhibit.coupling.dof
+    """The place of C, S there (6, k), and the places along each path.
+
+    All poses come from one compiled call.
+    """
+    start, k = np.array(exhibit.at), exhibit.coupling.dof
     if exhibit.roll:
         paths = [path_rolled(exhibit)]
     else:
-        paths = [path_swept(exhibit, j) for j, way in enumerate(exhibit.sweep) if way]
-    beside = [at[:, None] + sign * STEP * np.eye(k) for sign in (1, -1)]
-    q = np.concatenate([at[:, None], *beside, *paths], axis=1)
+        paths = [path_swept(exhibit, j) for j, swept in enumerate(exhibit.sweep) if swept]
+    shifted = [start[:, None] + sign * STEP * np.eye(k) for sign in (1, -1)]
+    q = np.concatenate([start[:, None], *shifted, *paths], axis=1)
     R, p = map(np.asarray, places(exhibit.coupling, jnp.asarray(q, float)))
-    found = [Place(R[..., i], p[..., i]) for i in range(q.shape[1])]
-    here, ahead, behind, swept = (
-        found[0],
-        found[1 : 1 + k],
-        found[1 + k : 1 + 2 * k],
-        found[1 + 2 * k :],
-    )
+    C, *others = [Place(R[..., i], p[..., i]) for i in range(q.shape[1])]
+    ahead, behind, swept = others[:k], others[k : 2 * k], others[2 * k :]
     S = np.zeros((6, k))
     for j in range(k):
-        turning = here.R.T @ (ahead[j].R - behind[j].R) / (2 * STEP)
-        S[:3, j] = here.R.T @ (ahead[j].p - behind[j].p) / (2 * STEP)
+        turning = C.R.T @ (ahead[j].R - behind[j].R) / (2 * STEP)
+        S[:3, j] = C.R.T @ (ahead[j].p - behind[j].p) / (2 * STEP)
         S[3:, j] = turning[2, 1], turning[0, 2], turning[1, 0]
-    return here, S, [swept[i : i + FINE] for i in range(0, len(swept), FINE)]
+    return C, S, [swept[i : i + FINE] for i in range(0, len(swept), FINE)]
 
 
 def draw(axes: plt.Axes, exhibit: Exhibit) -> None:
-    """The picture of one coupling."""
+    """Draw the picture of one coupling."""
     picture = Picture(axes, *exhibit.view)
-    here, S, paths = study(exhibit)
+    C, S, paths = study(exhibit)
     colors = COORDINATES[: S.shape[1]]
-    ways = [color for color, way in zip(colors, exhibit.sweep, strict=False) if way]
+    path_colors = [color for color, swept in zip(colors, exhibit.sweep, strict=False) if swept]
     if exhibit.roll:
-        S, ways, colors = (
-            S @ rolling(exhibit.coupling, np.array(exhibit.at)),
-            [DARK],
-            colors[:3],
-        )
+        S = S @ rolling(exhibit.coupling, np.array(exhibit.at))
+        path_colors, colors = [DARK], colors[:3]
     for line in exhibit.scenery():
         picture.line(line, GREY, 1, 0.8)
     if exhibit.rod:
-        picture.line(np.stack([np.zeros(3), here.p], axis=1), DARK, 5, 2.2)
-    for path, color in zip(paths, ways, strict=True):
+        picture.line(np.stack([np.zeros(3), C.p], axis=1), DARK, 5, 2.2)
+    for path, color in zip(paths, path_colors, strict=True):
         tips = [place(np.array(exhibit.body.tip)[:, None])[:, 0] for place in path]
         picture.line(np.stack(tips, axis=1), color, 2.5, 0.9, ls=(0, (4, 2)))
         for place in path[:: (FINE - 1) // (GHOSTS - 1)]:
             picture.body(exhibit.body, place, ghost=color)
-    picture.body(exhibit.body, here)
+    picture.body(exhibit.body, C)
     picture.frame(Place(np.eye(3), np.zeros(3)), "D")
-    picture.frame(here, "C")
+    picture.frame(C, "C")
     for twist, color in zip(S.T, colors, strict=True):
-        picture.twist(here, twist, color)
+        picture.twist(C, twist, color)
     rest = [DARK] * (len(exhibit.names) - len(colors))
     picture.coordinates(list(zip(exhibit.names, [*rest, *colors], strict=True)))
     axes.set_aspect("equal", adjustable="datalim")
@@ -135,7 +131,7 @@ def draw(axes: plt.Axes, exhibit: Exhibit) -> None:
 
 
 def draw_family(path: Path, exhibits: dict[type, Exhibit]) -> None:
-    """The pictures of a family in one file."""
+    """Write the pictures of a family into one image."""
     rows = -(-len(exhibits) // COLUMNS)
     height = SIDE * rows
     fig, axes = plt.subplots(rows, COLUMNS, figsize=(SIDE * COLUMNS, height), squeeze=False)
@@ -144,7 +140,7 @@ def draw_family(path: Path, exhibits: dict[type, Exhibit]) -> None:
         draw(panel, exhibit)
         place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
         panel.annotate(kind.__name__, (0, 1), (2, 36), **place, fontsize=11, weight="bold")
-        text = textwrap.fill(holds(kind), 64)
+        text = textwrap.fill(first_sentence(kind), 64)
         panel.annotate(text, (0, 1), (2, 34), **(place | {"va": "top"}), fontsize=7.5, color=DARK)
     for panel in axes.flat[len(exhibits) :]:
         panel.remove()
@@ -156,9 +152,9 @@ def draw_family(path: Path, exhibits: dict[type, Exhibit]) -> None:
 
 
 def save(path: Path, pixels: np.ndarray) -> None:
-    """Write a picture (h, w, 3) in 256 colours, which makes it a third as large.
+    """Write an image (h, w, 3) with 256 colours, which makes the file a third as large.
 
-    These are the colours of the lines, pale ones of each, and the most frequent of the picture.
+    The colours are those of the lines, pale variants of each, and the most frequent of the image.
     """
     named = [int(color[1:], 16) for color in (*COORDINATES, *RED_GREEN_BLUE)]
     named = np.array(named)[:, None] // [65536, 256, 1] % 256
@@ -173,8 +169,8 @@ def save(path: Path, pixels: np.ndarray) -> None:
     picture.save(path, optimize=True)
 
 
-def holds(kind: type) -> str:
-    """What a coupling holds and frees: the first sentence of its docstring."""
+def first_sentence(kind: type) -> str:
+    """The first sentence of a coupling's docstring."""
     text = " ".join(kind.__doc__.split("\n\n")[0].split())
     return text.partition(". ")[0].rstrip(".") + "."
 
@@ -185,7 +181,8 @@ def page() -> str:
     for name, (title, exhibits) in FAMILIES.items():
         parts += [f"## {title}", f"![{title}]({name}.png)"]
         rows = [
-            f"| `{k.__name__}` | {', '.join(e.names)} | {holds(k)} |" for k, e in exhibits.items()
+            f"| `{kind.__name__}` | {', '.join(exhibit.names)} | {first_sentence(kind)} |"
+            for kind, exhibit in exhibits.items()
         ]
         parts.append("\n".join(["| coupling | coordinates | |", "|---|---|---|", *rows]))
     return "\n\n".join(parts).replace("\n\n\n", "\n\n") + "\n"

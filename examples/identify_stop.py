@@ -1,10 +1,11 @@
-"""What stopped it? Stiffness, damping, stops, masses and inertias from poses that ODE recorded.
+"""Stiffness, damping, stops, masses and inertias of mechanisms, from poses that ODE recorded.
 
-Known: geometry, gravity, forces from outside, the time step. Measured: poses only, and the velocity
-at the start as the difference of two. Each recording is searched from random starts as one batch by
-gradient descent, with simulations that follow the recording, then run free. Under gravity alone,
-poses tell ratios such as stiffness over mass; a known force, or known softness, tells masses too.
-No recording has friction in its joints; all damping is in the stops.
+Known are the geometry, gravity, forces from outside and the time step. Measured are poses alone;
+the velocity at the start is the difference of the first two. Each recording is searched from many
+random starts as one batch: first by gradient descent while the simulation follows the recording,
+then by least squares while it runs free. Under gravity alone, poses determine ratios such as
+stiffness over mass. A known force, or a known softness, determines masses too. No recording has
+friction in its joints; all damping is in the stops.
 """
 
 import argparse
@@ -20,10 +21,18 @@ from report import Progress, figure, table
 
 import jaxjoints as jj
 
-AGREE, TOLD = 1.0, 0.5  # [%] of the truth; share of its range that leaves a number undetermined
+# Largest error of a determined parameter [% of its true value], and the uncertainty from which on a
+# parameter counts as undetermined (see `Identified.uncertainty`).
+TOLERANCE, UNDETERMINED = 1.0, 0.5
 
 
 class Problem(NamedTuple):
+    """One identification.
+
+    residual: of the recording's poses, a function of the unknowns; truth: their true values
+    labels: what the table calls them, where it is not their name
+    """
+
     title: str
     recording: Recording
     residual: Partial
@@ -33,7 +42,10 @@ class Problem(NamedTuple):
 
 
 def stop_residuals(recording: Recording, per_mass: jax.Array, values: dict, follow: jax.Array):
-    """One body against one stop; per_mass is 1 where the values are ratios to the mass, else 0."""
+    """Residuals of one body against one stop.
+
+    per_mass: 1 if the values are ratios to the mass, else 0
+    """
     mass, system = values["mass"], recording.system
     scale = mass**per_mass
     (name,) = system.topology.joints
@@ -49,7 +61,7 @@ def stop_residuals(recording: Recording, per_mass: jax.Array, values: dict, foll
 
 
 def chain_residuals(recording: Recording, values: dict, follow: jax.Array):
-    """Links of known shape: the first's mass, told by the joints' softness, and ratios to it."""
+    """Residuals of links of known shape: the mass of the first, and ratios to it of the others."""
     ratios = [values[f"mass {i}"] for i in range(1, len(values))]
     mass, system = (
         values["mass 0"] * jnp.stack([jnp.ones_like(ratios[0]), *ratios]),
@@ -64,30 +76,30 @@ def stop_problem(case: dict[str, Any], title: str, rng: np.random.Generator) -> 
     limit = jj.Limits(upper=1.0, stiffness=1.0, damping=1.0, anticipate=False)
     recording = record(case, steps=59, laws=[limit])
     truth = truth_of_stop(case, recording, ratios=ratios)
-    way = recording.coordinates(recording.motion)[0]
+    path = recording.coordinates(recording.motion)[0]
     unknowns = ranges(truth, rng) | {
-        "stop": jj.identification.Unknown(jnp.asarray(way[0]), jnp.asarray(way.max()))
+        "stop": jj.identification.Unknown(jnp.asarray(path[0]), jnp.asarray(path.max()))
     }
-    over = {name: f"{name}/mass" for name in ("inertia", "stiffness", "damping") if ratios}
+    labels = {name: f"{name}/mass" for name in ("inertia", "stiffness", "damping") if ratios}
     residual = Partial(stop_residuals, recording, jnp.asarray(float(ratios)))
-    return Problem(title, recording, residual, truth, unknowns, over)
+    return Problem(title, recording, residual, truth, unknowns, labels)
 
 
 def chain_problem(case: dict[str, Any], title: str, rng: np.random.Generator) -> Problem:
     masses = [link["mass"] for link in case["bodies"]]
     shapes = [np.array(link["inertia_body"]) / link["mass"] for link in case["bodies"]]
     recording = record(case, steps=24, inertias=shapes)
-    over = {f"mass {i}": f"mass {i}/mass 0" for i in range(1, len(masses))}
+    labels = {f"mass {i}": f"mass {i}/mass 0" for i in range(1, len(masses))}
     truth = {"mass 0": masses[0]}
-    truth |= {name: mass / masses[0] for name, mass in zip(over, masses[1:], strict=True)}
+    truth |= {name: mass / masses[0] for name, mass in zip(labels, masses[1:], strict=True)}
     residual = Partial(chain_residuals, recording)
-    return Problem(title, recording, residual, truth, ranges(truth, rng), over)
+    return Problem(title, recording, residual, truth, ranges(truth, rng), labels)
 
 
 def ranges(
     truth: dict[str, float], rng: np.random.Generator
 ) -> dict[str, jj.identification.Unknown]:
-    """A decade for each positive number, the truth anywhere in it."""
+    """A range of one decade for each positive parameter, its true value at a random place in it."""
     lows = {name: jnp.asarray(true * 10 ** -rng.uniform(0.1, 0.9)) for name, true in truth.items()}
     return {name: jj.identification.Unknown(low, 10 * low, log=True) for name, low in lows.items()}
 
@@ -106,16 +118,20 @@ def problems() -> list[Problem]:
     return [make(cases[name], title, rng) for title, (make, name) in named.items()]
 
 
-def compared(problem: Problem, found: jj.identification.Identified) -> list[tuple[Any, ...]]:
-    """Rows for the table; errors and deviations in percent of the truth, or of the range if 0."""
+def compared(problem: Problem, result: jj.identification.Identified) -> list[tuple[Any, ...]]:
+    """Rows of the table (see `report.table`), errors and deviations in percent of the true value.
+
+    They are in percent of the range for a parameter whose true value is 0.
+    """
     rows = []
     for name, true in problem.truth.items():
         unknown = problem.unknowns[name]
         scale = abs(true) or float(unknown.upper - unknown.lower)
-        error = 100 * (found.values[name] - true) / scale
-        deviation, told = 100 * found.deviations[name] / scale, found.open[name] < TOLD
+        error = 100 * (result.values[name] - true) / scale
+        deviation = 100 * result.deviations[name] / scale
+        determined = result.uncertainty[name] < UNDETERMINED
         label = problem.labels.get(name, name)
-        rows.append((label, true, found.values[name], error, deviation, told))
+        rows.append((label, true, result.values[name], error, deviation, determined))
     return rows
 
 
@@ -130,7 +146,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[Any, ...]]]
     print(f"± is one standard deviation, if each pose has noise of {noise}, the first one none")
     for i, problem in enumerate(problems()):
         progress = Progress(problem.title)
-        found = jj.identification.identify(
+        result = jj.identification.identify(
             problem.residual,
             problem.unknowns,
             key=jax.random.key(i),
@@ -138,14 +154,14 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[Any, ...]]]
             iterations=options.iterations,
             report=progress,
         )
-        results[problem.title] = rows = compared(problem, found)
-        print(f"\n{problem.title}: {found.arrived} of {options.starts} starts arrive")
+        results[problem.title] = rows = compared(problem, result)
+        print(f"\n{problem.title}: {result.converged} of {options.starts} starts converge")
         print(table(rows), flush=True)
-        assert all(abs(row[3]) < AGREE for row in rows if row[-1]), problem.title
+        assert all(abs(row[3]) < TOLERANCE for row in rows if row[-1]), problem.title
         recording = problem.recording
-        steps += options.starts * (len(recording.motion.position) - 1) * (len(found.losses) - 1)
+        steps += options.starts * (len(recording.motion.position) - 1) * (len(result.losses) - 1)
         seconds += progress.seconds
-        fits.append((problem.title, recording, found))
+        fits.append((problem.title, recording, result))
     figure(options.output, fits, free=options.iterations)
     print(f"\n{steps / seconds:,.0f} environment-steps per second with all derivatives")
     print(f"{time.perf_counter() - began:.0f} s in all; the figure is {options.output}")

@@ -1,4 +1,4 @@
-"""The recordings in data/ as measurements: poses, and mechanisms of which the geometry is known."""
+"""The recordings in data/ as measurements: poses over time, and systems of known geometry."""
 
 import gzip
 import json
@@ -11,20 +11,23 @@ import numpy as np
 
 import jaxjoints as jj
 
-# How the recording engine steps. Some cases turn exactly; slow as they are, that is the same.
+# The scheme of the recording engine. Some cases integrate rotations exactly, but turn so slowly
+# that it makes no difference.
 ODE = jj.SemiImplicitEuler(
     gyroscopic="implicit", rotation="linearized", solver=jj.Newton(iterations=3)
 )
-# Standard deviations of measured poses that the results are stated for [m, rad].
+# Standard deviations of measured poses [m, rad], for those of the parameters.
 NOISE = (1e-4, 1e-4)
 
 
 @jj.struct
 class Recording:
-    """A motion and what is known of the mechanism, one argument of compiled functions.
+    """A recorded motion and what is known of its mechanism, as one argument of compiled functions.
 
-    system: with masses of 1, to be replaced; start: state at the motion's first pose
-    wrench: known forces from outside, shape (6, bodies)
+    system: with masses of 1, which each identification replaces
+    start: state at the motion's first pose
+    wrench: known forces from outside at the centres of mass, world axes, shape (6, bodies)
+    dt: time step [s]
     """
 
     system: jj.System
@@ -34,7 +37,7 @@ class Recording:
     dt: jax.Array
 
     def residuals(self, system: jj.System, follow: jax.Array) -> jax.Array:
-        """Pose residuals of the system with masses (bodies, batch)."""
+        """Pose residuals of a system whose masses have shape (bodies, batch)."""
         start = jj.replicate(self.start, system.mass.shape[-1])
         control = jj.Control(wrench=self.wrench)
         options = {"follow": follow, "noise": NOISE, "dt": self.dt, "scheme": ODE}
@@ -47,26 +50,29 @@ class Recording:
         return np.asarray(jax.jit(jj.coordinates)(self.system, states))
 
     def fitted(self, residuals: np.ndarray) -> jj.identification.Motion:
-        """The motion with the simulated poses that left these residuals."""
+        """The simulated motion, from its residuals against the recorded poses."""
         position, quaternion = np.array(self.motion.position), np.array(self.motion.quaternion)
-        left = residuals.reshape(len(position) - 1, 7, -1)
-        position[1:] += NOISE[0] * left[:, :3]
-        quaternion[1:] += NOISE[1] / 2 * left[:, 3:]
+        residuals = residuals.reshape(len(position) - 1, 7, -1)
+        position[1:] += NOISE[0] * residuals[:, :3]
+        quaternion[1:] += NOISE[1] / 2 * residuals[:, 3:]
         return jj.replace(self.motion, position=position, quaternion=quaternion)
 
 
 def load() -> dict[str, dict[str, Any]]:
-    """All cases by name."""
+    """All recorded cases by name; data/README.md describes them."""
     path = Path(__file__).parent / "data" / "ode_recordings.json.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return {case["name"]: case for case in json.load(file)["cases"]}
 
 
 def record(case: dict[str, Any], *, steps: int, laws=(), inertias=((1.0, 1.0, 1.0),)):
-    """The first steps of a case: its poses, anchors, axes, gravity and forces; see `Recording`.
+    """The `Recording` of the first steps of a case.
 
-    laws: of every joint; inertias: of each body by its mass [m²]. The axis of a joint with a stop
-    is turned to point at it: the motion begins so.
+    laws: of every joint
+    inertias: of each body over its mass [m²], principal moments or a matrix
+
+    The axis of a joint with a stop points towards the stop, which is the direction in which the
+    motion begins.
     """
     world, bodies = case["world"], case["bodies"]
     position, quaternion = (
@@ -75,7 +81,7 @@ def record(case: dict[str, Any], *, steps: int, laws=(), inertias=((1.0, 1.0, 1.
     motion = jj.identification.Motion.from_poses(
         position, quaternion, dt=world["dt"], rotation=ODE.rotation
     )
-    # Softness below rounding is none at all.
+    # A softness below rounding means rigid rows.
     cfm = world["cfm"] if world["cfm"] > 1e-9 else 0.0
     builder = jj.SystemBuilder(gravity=world["gravity"], erp=world["erp"], cfm=cfm)
     for i, (body, inertia) in enumerate(zip(bodies, inertias, strict=True)):
@@ -105,7 +111,10 @@ def record(case: dict[str, Any], *, steps: int, laws=(), inertias=((1.0, 1.0, 1.
 
 
 def truth_of_stop(case: dict[str, Any], recording: Recording, *, ratios: bool) -> dict[str, float]:
-    """What the engine was given, positive towards the stop, or its ratios to the mass."""
+    """The parameters that the engine simulated with, by name; coordinates grow towards the stop.
+
+    ratios: all but the mass are divided by the mass
+    """
     body, joint, world = case["bodies"][0], case["joints"][0], case["world"]
     axis, params = np.array(joint["axis1"]), joint["params"]["1"]
     sign = np.sign(axis @ np.asarray(recording.system.joint("joint 0").coupling.axis))

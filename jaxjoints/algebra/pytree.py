@@ -1,4 +1,4 @@
-"""Records: frozen dataclasses that JAX sees as trees of arrays, and mapping over trailing axes."""
+"""Records, which are frozen dataclasses and JAX pytrees, and mapping over trailing batch axes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,18 +7,21 @@ from typing import Any, TypeVar, dataclass_transform
 import jax
 import jax.numpy as jnp
 
-T = TypeVar("T")
+Record = TypeVar("Record")
 replace = dataclasses.replace
 
 
 def static(**options: Any) -> Any:
-    """A field that is part of a record's type for JAX: hashable, never traced."""
+    """A field of a record that JAX does not trace: part of the structure, hashable.
+
+    options: those of `dataclasses.field`, such as `default` and `kw_only`
+    """
     return dataclasses.field(metadata={"static": True}, **options)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
-def struct(cls: type[T]) -> type[T]:
-    """Class decorator: a frozen record whose fields are leaves, but for those made by `static`.
+def struct(cls: type[Record]) -> type[Record]:
+    """Class decorator that makes a frozen record. Its fields are leaves, except those of `static`.
 
     >>> @struct
     ... class Spring:
@@ -32,15 +35,15 @@ def struct(cls: type[T]) -> type[T]:
     data = tuple(f.name for f in fields if f.name not in meta)
     keys = tuple(jax.tree_util.GetAttrKey(name) for name in data)
 
-    def flatten(record: T) -> tuple[tuple, tuple]:
+    def flatten(record: Record) -> tuple[tuple, tuple]:
         values = vars(record)
         return tuple(values[name] for name in data), tuple(values[name] for name in meta)
 
-    def flatten_with_keys(record: T) -> tuple[tuple, tuple]:
+    def flatten_with_keys(record: Record) -> tuple[tuple, tuple]:
         leaves, statics = flatten(record)
         return tuple(zip(keys, leaves, strict=True)), statics
 
-    def unflatten(statics: tuple, leaves: tuple) -> T:
+    def unflatten(statics: tuple, leaves: tuple) -> Record:
         record = object.__new__(cls)
         vars(record).update(zip(data, leaves, strict=True), **dict(zip(meta, statics, strict=True)))
         return record
@@ -51,11 +54,27 @@ def struct(cls: type[T]) -> type[T]:
     return cls
 
 
-def map_trailing(function: Callable, axes: int, *arguments: Any) -> Any:
-    """`function` of one item, mapped over the last `axes` axes of every leaf of the arguments.
+def overrides(record: Any, method: Callable) -> bool:
+    """Whether the class of a record has its own version of `method`, a function of a base class.
 
-    Axes of size 1 are shared: they broadcast against the others and are mapped once. The mapped
-    axes of the result come last again, with the broadcast sizes.
+    >>> class Law:
+    ...     def force(self): ...
+    ...     def torque(self): ...
+    >>> class Spring(Law):
+    ...     def force(self): ...
+    >>> overrides(Spring(), Law.force), overrides(Spring(), Law.torque)
+    (True, False)
+    """
+    return getattr(type(record), method.__name__) is not method
+
+
+def map_trailing(function: Callable, axes: int, *arguments: Any) -> Any:
+    """Maps a function of one item over the last `axes` axes of all leaves of the arguments.
+
+    An axis of size 1 broadcasts: its one item is shared by all. The mapped axes are the last axes
+    of the result, with the broadcast sizes.
+
+    Raises: ValueError for axes whose sizes do not broadcast
     """
     if axes == 0:
         return function(*arguments)
@@ -79,13 +98,16 @@ def map_trailing(function: Callable, axes: int, *arguments: Any) -> Any:
 
 
 def expand_trailing(leaf: jax.Array, rank: int, batch: int) -> jax.Array:
-    """A leaf of declared `rank` with `batch` trailing axes, of size 1 where it has none."""
+    """A leaf with `batch` trailing axes: those that it has after `rank` axes, or else of size 1."""
     extra = jnp.ndim(leaf) - rank
     return leaf if extra == batch else leaf.reshape(leaf.shape + (1,) * batch)
 
 
 def expand(tree: Any, ranks: list[int], batch: int) -> Any:
-    """A tree whose shared leaves get `batch` axes of size 1 at the end."""
+    """A tree whose leaves all have `batch` trailing axes, see `expand_trailing`.
+
+    ranks: number of axes of each leaf without batch axes
+    """
     leaves, structure = jax.tree.flatten(tree)
     expanded = [expand_trailing(x, r, batch) for x, r in zip(leaves, ranks, strict=True)]
     return jax.tree.unflatten(structure, expanded)

@@ -1,15 +1,16 @@
 """Vectors, quaternions and rotations, elementwise in trailing batch axes.
 
-Components lead and batch axes trail: a vector is (3, *b), a quaternion (4, *b) with w first, a
-matrix (3, 3, *b). Trailing axes broadcast by size; operands of unequal rank are the caller's to
-expand. Values and derivatives are finite everywhere: each guard swaps the input of the branch not
-taken (a double `where`), because a NaN there would reach the derivative. Derivatives with respect
-to a quaternion are in its raw components.
+Components are the first axes and batch axes the last: a vector is (3, *b), a quaternion (4, *b)
+with w first, a matrix (3, 3, *b). Batch axes broadcast by size; the caller makes the ranks equal.
 
-Components are taken by `unstack`, once: reverse differentiation then stacks what they contribute,
-where an index that occurs n times would be n arrays of zeros with one component in them, and a sum.
-A quaternion that turns several vectors may be given as its four components, taken once for all:
-what they contribute then adds up component by component, and is stacked once.
+Values and derivatives are finite everywhere. Each guard replaces the input of the branch that is
+not taken (a double `where`), because a NaN in that branch would reach the derivative. Derivatives
+with respect to a quaternion are with respect to its four components as they are.
+
+Each function takes components by one `unstack`. Reverse differentiation then stacks the cotangents
+of all components at once. Had a component been indexed n times, it would make n arrays of zeros
+with one component each, and add them. A quaternion that rotates several vectors may be passed as
+its four components, so that `unstack` serves all of them.
 """
 
 import math
@@ -25,7 +26,7 @@ from jax.typing import ArrayLike
 
 from .compiler import elementwise, spread
 
-# (4, *b), or its four components.
+# An array (4, *b), or its four components (*b).
 Quaternion = Array | Sequence[Array]
 
 
@@ -51,8 +52,8 @@ def norm(v: Array) -> Array:
 def arctan2(y: Array, x: Array) -> Array:
     """Angle in [-π, π] [rad] of (x, y); value and derivative are 0 at (0, 0).
 
-    XLA on CPUs calls a function for each item of its own (jaxlib 0.10: 11 µs for 1280 numbers in
-    float32, where this takes 1.3 µs).
+    It replaces `jnp.arctan2`, for which XLA on CPUs calls a library function for each number
+    (jaxlib 0.10: 11 µs for 1280 numbers in float32; this function takes 1.3 µs).
     """
     ay, ax = jnp.abs(y), jnp.abs(x)
     long, short = jnp.maximum(ay, ax), jnp.minimum(ay, ax)
@@ -97,7 +98,7 @@ def transpose(A: Array) -> Array:
 
 
 def quat_multiply(a: Quaternion, b: Quaternion) -> Array:
-    """Hamilton product a ⊗ b: rotation b followed by rotation a, shape (4, *b)."""
+    """Hamilton product a ⊗ b: the rotation b followed by the rotation a, shape (4, *b)."""
     w, x, y, z = _components(a)
     W, X, Y, Z = _components(b)
     return stack(
@@ -140,8 +141,9 @@ def quat_to_matrix(q: Array) -> Array:
 def quat_from_matrix(R: Array) -> Array:
     """Unit quaternion with w ≥ 0 of a rotation matrix (3, 3, *b), shape (4, *b).
 
-    The matrix holds the four vectors 4 qᵢ q; the one whose own entry 4 qᵢ² is largest is ≥ 1 long
-    on a rotation, so scaling it to unit length is well conditioned at every angle, π included.
+    Sums of matrix entries are the four vectors 4 qᵢ q. For a rotation the one with the largest
+    entry 4 qᵢ² has a length of at least 1, so it can be scaled to length 1 accurately at every
+    angle, π included.
     Source: Shepperd, "Quaternion from rotation matrix", J. Guidance and Control 1 (1978).
     """
     a, b, c = R[0, 0], R[1, 1], R[2, 2]
@@ -175,8 +177,8 @@ def quat_from_rotation_vector(r: Array) -> Array:
 def quat_to_rotation_vector(q: Array) -> Array:
     """Logarithm of a rotation: the rotation vector r [rad] with |r| in [0, π], shape (3, *b).
 
-    r = 2 atan2(|u|, w) u / |u| for q = (w, u) of any length. q and -q give the same r; at π, where
-    both signs of r are right, the one whose first nonzero component is positive.
+    r = 2 atan2(|u|, w) u / |u| for q = (w, u) of any length. q and -q give the same r. At the angle
+    π both signs of r are the same rotation; the result has a positive first nonzero component.
     """
     w, x, y, z = unstack(q)
     flip = (z < 0) & (y == 0) | (y < 0)
@@ -189,9 +191,9 @@ def quat_to_rotation_vector(q: Array) -> Array:
 
 
 def _angle_over_sine(w: Array, square: Array) -> Array:
-    """Factor of u in the logarithm of (w, u), |u|² = square, w ≥ 0.
+    """Factor of u in the logarithm of (w, u), for |u|² = square and w ≥ 0.
 
-    By tan θ/4 = |u| / (|q| + w) and the tangent of half of that, at most tan π/8.
+    It uses tan θ/4 = |u| / (|q| + w), and the tangent of half of that angle, at most tan π/8.
     """
     # Protects √ and the divisions from q = 0.
     length = square + w * w
@@ -202,7 +204,7 @@ def _angle_over_sine(w: Array, square: Array) -> Array:
 
 
 def _arctangent(x: Array) -> Array:
-    """arctan t / t of x = t², t up to tan π/8."""
+    """arctan t / t as a function of x = t², for t up to tan π/8."""
     # The first term dropped is below rounding.
     terms = {4: 9, 8: 20}[x.dtype.itemsize]
     return _polynomial(x, [(-1) ** n / (2 * n + 1) for n in range(terms)])
@@ -273,8 +275,8 @@ def stumpff(x: Array) -> tuple[Array, ...]:
 
     c₀ = cos θ and c₁ = sin θ / θ; every coefficient of exp on SO(3) and SE(3) is one of them.
     """
-    # Protects √ and the divisions from θ = 0, and small θ from their cancellation. Of the series,
-    # the first term dropped, x⁹/21!, is below float64 rounding.
+    # Protects √ and the divisions from θ = 0, and small θ from their cancellation. The first term
+    # that the series leaves out, x⁹/21!, is below the rounding of float64.
     small = x < 1
     near, far = jnp.where(small, x, 0.0), jnp.where(small, 1.0, x)
     series = [
@@ -291,7 +293,7 @@ def stumpff(x: Array) -> tuple[Array, ...]:
 
 def _cosine_and_sine(x: Array) -> tuple[Array, Array]:
     """cos θ and sin θ / θ of x = θ²."""
-    # As in `stumpff`, whose other functions would take half as long again.
+    # As in `stumpff`, without its other functions, which would take half as long again.
     small = x < 1
     near, far = jnp.where(small, x, 0.0), jnp.where(small, 1.0, x)
     c0, c1 = (
@@ -303,7 +305,7 @@ def _cosine_and_sine(x: Array) -> tuple[Array, Array]:
 
 
 def jacobian_inverse_coefficient(x: Array) -> Array:
-    """(1 - θ/2 cot θ/2) / θ² for x = θ², the factor of [r]ₓ² in the inverse right Jacobian."""
+    """Factor (1 - θ/2 cot θ/2) / θ² of [r]ₓ² in the inverse right Jacobian, for x = θ²."""
     _, _, c2, c3, c4 = stumpff(x)
     # Protects the division from θ = 2π, 4π, …, where c₂ = 0 and the factor has a pole.
     return (0.5 * c3 - c4) / jnp.maximum(c2, jnp.finfo(c2.dtype).eps)
@@ -315,7 +317,7 @@ def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
 
 
 def _commuting_matrix(r: Array, a: Array, b: Array, c: Array) -> Array:
-    """Matrix a 1 + b [r]ₓ + c r rᵀ, shape (3, 3, *b): any function of [r]ₓ has this form."""
+    """Matrix a 1 + b [r]ₓ + c r rᵀ, shape (3, 3, *b); any function of [r]ₓ has this form."""
     x, y, z = unstack(r)
     X, Y, Z = b * x, b * y, b * z
     xy, xz, yz = c * x * y, c * x * z, c * y * z
@@ -346,7 +348,7 @@ def stack(*components: Array) -> Array:
 
 
 def _matrix(*entries: Array) -> Array:
-    """Matrix (3, 3, *b) of its nine entries, row by row."""
-    # Row by row also in the program: XLA on CPUs makes no one loop of more than eight parts.
+    """Matrix (3, 3, *b) of nine entries, row by row."""
+    # Stacked row by row: XLA on CPUs makes no single loop of a concatenation of more than 8 parts.
     entries = jnp.broadcast_arrays(*entries)
     return jnp.stack([jnp.stack(entries[i : i + 3]) for i in (0, 3, 6)])

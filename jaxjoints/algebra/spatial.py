@@ -1,7 +1,7 @@
-"""Spatial algebra: rigid poses, twists and wrenches, and the rotations they are made of.
+"""Spatial algebra: poses, twists and wrenches; it exports the functions of `rotation` too.
 
-Components lead and batch axes trail, as in `rotation`, whose names are found here too: a twist or a
-wrench is (6, *b) = (linear, angular), a `Pose` holds (3, *b) and (4, *b).
+Components are the first axes and batch axes the last, as in `rotation`. A twist or a wrench is
+(6, *b), the linear part before the angular part. A `Pose` holds (3, *b) and (4, *b).
 """
 
 from collections.abc import Sequence
@@ -83,10 +83,11 @@ __all__ = [
 
 @struct
 class Pose:
-    """A rigid pose T_CD: maps coordinates of the moving frame C to the reference frame D.
+    """Pose T_CD of a frame C in a frame D: x_D = p + R(q) x_C for the coordinates of a point.
 
     p: origin of C in D [m], shape (3, *b)
-    q: unit quaternion from C axes to D axes, shape (4, *b)
+    q: unit quaternion (w, x, y, z) of the rotation from the axes of D to those of C, which maps
+        components along C axes to components along D axes, shape (4, *b)
 
     >>> T = Pose.along_x(1.0) @ Pose.about_z(jnp.pi / 2)
     >>> print(T.apply(jnp.array([2.0, 0.0, 0.0])).round(3))
@@ -98,13 +99,13 @@ class Pose:
 
     @classmethod
     def identity(cls, shape: Sequence[int] = (), *, dtype=None) -> "Pose":
-        """The pose of a frame that coincides with its reference, batch axes `shape`."""
+        """Pose of a frame that coincides with its reference, with the batch axes `shape`."""
         one, zero = jnp.ones(shape, dtype), jnp.zeros(shape, dtype)
         return cls(stack(zero, zero, zero), stack(one, zero, zero, zero))
 
     @classmethod
     def translation(cls, p: Array) -> "Pose":
-        """Displacement by p [m], shape (3, *b)."""
+        """Displacement by p [m], shape (3, *b), with parallel axes."""
         zero = jnp.zeros_like(p[0])
         return cls(p, stack(jnp.ones_like(p[0]), zero, zero, zero))
 
@@ -127,7 +128,10 @@ class Pose:
 
     @classmethod
     def about(cls, axis: ArrayLike, angle: ArrayLike) -> "Pose":
-        """Rotation by `angle` [rad], (*b), about an axis (3, *b) of any length but 0."""
+        """Rotation by `angle` [rad], (*b), about an axis (3, *b) of any length but 0.
+
+        A positive angle turns by the right-hand rule, here and in `about_x`, `about_y`, `about_z`.
+        """
         axis, angle = _direction(axis, angle)
         s = jnp.sin(angle / 2)
         return cls.rotation(stack(jnp.cos(angle / 2), s * axis[0], s * axis[1], s * axis[2]))
@@ -176,14 +180,17 @@ class Pose:
 
     @classmethod
     def exp(cls, twist: Array) -> "Pose":
-        """Pose reached in unit time at a constant body twist (6, *b): the SE(3) exponential."""
+        """Exponential of SE(3): pose reached in unit time at a constant body twist (6, *b)."""
         v, w = twist[:3], twist[3:]
         _, _, c2, c3, _ = stumpff(dot(w, w))
         wv = cross(w, v)
         return cls(v + c2[None] * wv + c3[None] * cross(w, wv), quat_from_rotation_vector(w))
 
     def log(self) -> Array:
-        """Body twist (6, *b) that reaches this pose in unit time, turning by at most π."""
+        """Logarithm of SE(3): body twist (6, *b) that reaches this pose in unit time.
+
+        Its angular part is at most π long.
+        """
         w = quat_to_rotation_vector(self.q)
         wp = cross(w, self.p)
         d = jacobian_inverse_coefficient(dot(w, w))
@@ -195,11 +202,11 @@ class Pose:
         return quat_to_matrix(self.q)
 
     def __matmul__(self, other: "Pose") -> "Pose":
-        """Composition: T_CD @ T_EC is T_ED."""
+        """Composition of poses: T_CD @ T_EC is T_ED."""
         return Pose(self.apply(other.p), quat_multiply(self.q, other.q))
 
     def inverse(self) -> "Pose":
-        """The pose T_DC of the reference frame in the moving frame."""
+        """Pose T_DC of the reference frame D in the frame C."""
         return Pose(-quat_rotate_inverse(self.q, self.p), quat_conjugate(self.q))
 
     def apply(self, x: Array) -> Array:
@@ -220,12 +227,15 @@ class Pose:
 
 
 def error_twist(T: Pose) -> Array:
-    """ArtiSynth's error of a pose, (p, log R), shape (6, *b): p as it is, not the SE(3) log."""
+    """Error (p, log R) of a pose T, shape (6, *b): position and rotation vector.
+
+    The linear part is p as it is, as in ArtiSynth, and not that of the SE(3) logarithm.
+    """
     return _concatenate(T.p, quat_to_rotation_vector(T.q))
 
 
 def retract(T: Pose, twist: Array) -> Pose:
-    """Pose moved by a small body twist (6, *b): p + R v, q ⊗ exp w.
+    """Pose T moved by a body twist (v, w) for unit time, (p + R v, q ⊗ exp w); v, w in T's axes.
 
     `error_twist(T.inverse() @ retract(T, twist))` is `twist` while |w| < π.
     """
@@ -235,7 +245,7 @@ def retract(T: Pose, twist: Array) -> Pose:
 def adjoint(T: Pose) -> Array:
     """Matrix [[R, [p]ₓ R], [0, R]] for the pose T of C in B, shape (6, 6, *b).
 
-    Takes a twist at C's origin in C axes to the twist of the same motion at B's origin in B axes.
+    It maps a twist at C's origin in C axes to the twist of the same motion at B's origin in B axes.
     """
     R = T.R
     return _twist_matrix(R, matmul(skew(T.p), R))
@@ -244,36 +254,42 @@ def adjoint(T: Pose) -> Array:
 def adjoint_inverse(T: Pose) -> Array:
     """Matrix [[Rᵀ, -Rᵀ [p]ₓ], [0, Rᵀ]] for the pose T of C in B, shape (6, 6, *b).
 
-    Takes a twist at B's origin in B axes to the twist of the same motion at C's origin in C axes;
-    its transpose takes a wrench the other way.
+    It maps a twist at B's origin in B axes to the twist of the same motion at C's origin in C axes.
+    Its transpose maps a wrench from C to B.
     """
     Rt = transpose(T.R)
     return _twist_matrix(Rt, -matmul(Rt, skew(T.p)))
 
 
 def transform_twist(T: Pose, v: Array) -> Array:
-    """`adjoint_inverse(T)` v: a twist (6, *b) at B's origin in B axes, seen at C in C axes."""
+    """Twist at C's origin in C axes of a twist v at B's origin in B axes, shape (6, *b).
+
+    T: pose of C in B. The result is `adjoint_inverse(T)` v.
+    """
     linear = T.rotate_inverse(v[:3] + cross(v[3:], T.p))
     return _concatenate(linear, T.rotate_inverse(v[3:]))
 
 
 def transform_wrench(T: Pose, f: Array) -> Array:
-    """`adjoint_inverse(T)`ᵀ f: a wrench (6, *b) at C's origin in C axes, seen at B in B axes."""
+    """Wrench about B's origin in B axes of a wrench f about C's origin in C axes, shape (6, *b).
+
+    T: pose of C in B. The result is `adjoint_inverse(T)`ᵀ f.
+    """
     force = T.rotate(f[:3])
     return _concatenate(force, T.rotate(f[3:]) + cross(T.p, force))
 
 
 def twist_of(T: Pose, dT: Pose) -> Array:
-    """Body twist (Rᵀ ṗ, 2 vec(q* ⊗ q̇)), shape (6, *b), of a pose and its tangent dT = (ṗ, q̇).
+    """Body twist (Rᵀ ṗ, 2 vec(q* ⊗ q̇)) of a pose T with the tangent dT = (ṗ, q̇), shape (6, *b).
 
-    dT is what `jax.jvp` returns as the tangent of a pose.
+    `jax.jvp` of a function that returns a pose returns dT as a `Pose` of ṗ and q̇.
     """
     linear = T.rotate_inverse(dT.p)
     return _concatenate(linear, 2 * quat_multiply(quat_conjugate(T.q), dT.q)[1:])
 
 
 def tangent_of(T: Pose, twist: Array) -> Pose:
-    """Tangent (ṗ, q̇) = (R v, ½ q ⊗ (0, w)) of a pose that moves at a body twist (6, *b)."""
+    """Tangent (ṗ, q̇) = (R v, ½ q ⊗ (0, w)) of a pose that moves at a body twist (v, w)."""
     half = 0.5 * twist[3:]
     spin = stack(jnp.zeros_like(half[0]), half[0], half[1], half[2])
     return Pose(T.rotate(twist[:3]), quat_multiply(T.q, spin))
@@ -293,7 +309,7 @@ def _half_turn(angle: ArrayLike) -> tuple[Array, Array, Array]:
 
 
 def _direction(axis: ArrayLike, amount: ArrayLike) -> tuple[Array, Array]:
-    """Unit axis and amount; plain Python numbers take the precision of what they meet."""
+    """Unit axis and amount as arrays; Python numbers take the precision of what they meet."""
     if not isinstance(axis, jax.Array):
         axis = stack(*(_real(component) for component in axis))
     return unit(axis), _real(amount)

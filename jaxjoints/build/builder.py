@@ -1,4 +1,4 @@
-"""SystemBuilder: bodies and joints by name, checked as they come, made into System and State."""
+"""SystemBuilder: collects bodies and joints by name, then makes a System and its start state."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,54 +18,48 @@ from ..laws.softness import Bushing, Compliance, Softness
 from ..laws.transmissions import Transmission
 from ..model.groups import Topology
 from ..model.state import State
-from ..model.system import WORLD, System
-from .contacts import add_contact
-from .grouping import (
-    GivenBody,
-    GivenField,
-    GivenJoint,
-    GivenTransmission,
-    field_groups,
-    joint_groups,
-    transmission_groups,
-)
-from .joint_validation import (
+from ..model.system import WORLD, WORLD_INDEX, System
+from .checks.bodies import read_inertia, read_mass
+from .checks.couplings import notes_on_turns, read_coupling
+from .checks.fields import check_fields_at_start, read_field
+from .checks.joints import (
     check_ends,
-    check_fields,
-    check_masses,
-    critical_damping,
-    read_coupling,
-    read_field,
-    read_laws,
-    read_transmission,
-    winding_notes,
-)
-from .start import WORLD_INDEX, start_state
-from .validation import check_time_step as check_time_step
-from .validation import (
-    near_matches,
-    precision,
     read_attachment,
-    read_coordinates,
-    read_inertia,
-    read_mass,
-    read_most,
-    read_numbers,
-    read_pose,
+    read_max_effort,
     read_softness,
     read_switch,
+    warn_of_mass_ratio,
+    with_critical_damping,
+)
+from .checks.laws import read_laws
+from .checks.transmissions import read_transmission
+from .checks.values import (
+    precision,
+    read_coordinates,
+    read_names,
+    read_numbers,
+    read_pose,
     read_velocity,
 )
+from .contacts import add_contact
+from .grouping import field_groups, joint_groups, transmission_groups
+from .specs import BodySpec, FieldSpec, JointSpec, RowSoftness, TransmissionSpec
+from .start import start_state
 
 
 class SystemBuilder:
-    """Collects bodies and joints, then makes the `System` and the state it starts from.
+    """Collects bodies and joints by name, then makes the `System` and the state it starts from.
 
-    gravity: acceleration in the world [m/s²]
-    erp, cfm: softness of the bilateral rows of joints that give none; erp also of hard limits
-    softness: in place of both, also in physical units (`Compliance`)
-    strict: refuse couplings of low rank at rest, and those that use arrays from outside of their
-        fields, of which it is otherwise warned
+    Bodies come before the joints that connect them, joints before the transmissions that couple
+    them. Units are SI and radians. Every argument is checked when it is passed.
+
+    gravity: acceleration in the world [m/s²], shape (3,)
+    erp, cfm: softness of the bilateral rows of joints that state none, as in `Softness`; hard
+        limits that state no erp take this one
+    softness: of these bilateral rows, in place of erp and cfm: also a `Compliance` or a `Bushing`,
+        which are in physical units
+    strict: refuse a coupling of low rank at rest, and a coupling whose functions use arrays that
+        are no fields of it; without `strict` the builder warns of both
 
     >>> from jaxjoints import Hinge
     >>> world = SystemBuilder()
@@ -86,17 +80,16 @@ class SystemBuilder:
         strict: bool = False,
     ):
         self._gravity = read_numbers("system", "gravity", gravity, (3,))
-        self._rigid = Softness(erp, cfm)
-        self._softness = self._rigid if softness is None else softness
+        self._softness = Softness(erp, cfm) if softness is None else softness
         self._strict = strict
-        for given in (self._rigid, self._softness):
-            read_softness("system", given, 0)
-        if isinstance(softness, Softness):
-            self._rigid = softness
-        self._bodies: dict[str, GivenBody] = {}
-        self._joints: dict[str, GivenJoint] = {}
-        self._transmissions: dict[str, GivenTransmission] = {}
-        self._fields: dict[str, GivenField] = {}
+        read_softness("system", Softness(erp, cfm), 0)
+        read_softness("system", self._softness, 0)
+        # That of hard limits, and of rigid rows among those of a compliance.
+        self._erp = softness.erp if isinstance(softness, Softness) else erp
+        self._bodies: dict[str, BodySpec] = {}
+        self._joints: dict[str, JointSpec] = {}
+        self._transmissions: dict[str, TransmissionSpec] = {}
+        self._fields: dict[str, FieldSpec] = {}
         self._notes: list[str] = []
 
     def body(
@@ -116,31 +109,36 @@ class SystemBuilder:
         """Add a rigid body; returns its name.
 
         mass: [kg], > 0
-        inertia: about the centre of mass in body axes [kg m²]: 3 principal moments or 3x3
-        com: centre of mass in the body frame [m]
-        pose: of the body frame in the world at the start: a `Pose`, a position, (position,
-            quaternion w first) or (position, 3x3 rotation matrix); without it joints place it
-        velocity: of the body frame's origin, then angular, world axes [m/s, rad/s], shape (6,)
-        prescribed: it moves as told by `Control.twist`, whatever the forces; needs no mass
-        symmetrize: take the mean of the inertia and its transpose
-        balance_inertia: raise the smaller moments where the largest exceeds their sum, and warn
-        inertia_at: "com", or "origin" for an inertia about the body frame's origin
+        inertia: in body axes [kg m²], about the point `inertia_at`: 3 principal moments or a 3x3
+            matrix
+        com: centre of mass in the body frame [m], shape (3,)
+        pose: of the body frame in the world at the start: a `Pose`, a position (3,), (position,
+            quaternion w first) or (position, 3x3 rotation matrix). A body without a pose is placed
+            by its joints
+        velocity: at the start, world axes: linear velocity of the body frame's origin, then angular
+            velocity [m/s, rad/s], shape (6,)
+        prescribed: the body moves with the twist in `Control.twist`, whatever forces act on it; it
+            needs no mass and no inertia
+        symmetrize: accept an asymmetric inertia and take the mean of it and its transpose
+        balance_inertia: if the largest principal moment exceeds the sum of the others, raise these
+            until it does not, and warn
+        inertia_at: "com" for the centre of mass, "origin" for the origin of the body frame
 
-        Raises: ValueError naming the body, the field, the value and the rule.
+        Raises: ValueError naming the body, the argument, its value and the rule.
         """
         owner = f"body {name!r}"
         if name == WORLD:
             raise ValueError(f"{owner}: this name stands for the world; choose another")
         com = read_numbers(owner, "com", com, (3,))
         checked_mass = read_mass(owner, mass, prescribed)
-        body = GivenBody(
+        body = BodySpec(
             mass=checked_mass,
             inertia=read_inertia(
                 owner,
                 inertia,
                 mass=checked_mass,
                 com=com,
-                at=inertia_at,
+                reference=inertia_at,
                 prescribed=prescribed,
                 symmetrize=symmetrize,
                 balance=balance_inertia,
@@ -172,60 +170,65 @@ class SystemBuilder:
         qd: Any = None,
         allow_active: bool = False,
     ) -> str:
-        """Add a joint between two bodies that are there already; returns its name.
+        """Add a joint between two bodies that the builder has already; returns its name.
 
-        coupling: which poses of C in D it allows
-        child, parent: names of the bodies that carry C and D
-        frame_C, frame_D: poses of C and D in their bodies' frames (forms as `body`'s pose)
-        frame_W: instead of both, one pose in the world where C and D meet at the given poses of
-            the bodies
-        laws: forces along the coordinates
-        softness: of the bilateral rows, all or one by one; by default the builder's
-        attachment: where the rows' forces act: "C"; "own", each body at its own frame; "midpoint";
-            or shares of the way from C to D for child and parent (see `JointGroup`)
-        enabled: True or False for a joint that can be switched at any step, per environment:
-            `system.with_joint(name, enabled=…)`
-        max_effort: what `Control.effort` is clipped to, ± [N or N m], a number or shape (dof,)
-        q, qd: coordinates [m or rad] and their speeds at the start, shape (dof,)
-        allow_active: accept negative stiffness, damping or friction, which feed energy in
+        coupling: the record that says which poses T_CD of frame C in frame D the joint allows
+        child: name of the body that carries frame C
+        parent: name of the body that carries frame D, or `WORLD`
+        frame_C: pose of C in the child's body frame; frame_D: pose of D in the parent's body frame;
+            forms as `pose` in `body`, the identity by default
+        frame_W: one pose in the world in place of both: C and D stand there when the two bodies
+            stand at the poses that they were added with
+        laws: forces along the joint's coordinates: limits, springs, motors, friction
+        softness: of the joint's bilateral rows; by default the builder's
+        attachment: the points of the two bodies where the rows' forces act: "C", both at the origin
+            of C; "own", the child at C and the parent at D; "midpoint", both half-way between; or
+            two shares of the way from C to D, for child and parent (see `JointGroup`)
+        enabled: True or False makes a joint that `system.with_joint(name, enabled=…)` can switch,
+            per environment; None makes a joint that is always on
+        max_effort: largest |`Control.effort`| that acts [N or N m], a number or shape (dof,)
+        q, qd: coordinates [m or rad] and their speeds [m/s or rad/s] at the start, shape (dof,)
+        allow_active: accept laws of negative stiffness, damping, friction or inertia, which feed
+            energy into the system
 
-        Raises: ValueError naming the joint, the field, the value and the rule.
+        Raises: ValueError naming the joint, the argument, its value and the rule.
+        Warns: couplings of low rank at rest, and masses that differ by more than 1e6.
         """
         owner = f"joint {name!r}"
         check_ends(owner, self._bodies, child, parent)
         if frame_W is not None:
             if frame_C is not None or frame_D is not None:
                 raise ValueError(f"{owner}: give frame_W or frame_C and frame_D, not both")
-            frames = self._frames_at(owner, read_pose(owner, "frame_W", frame_W), child, parent)
+            frame_W = read_pose(owner, "frame_W", frame_W)
+            frame_C, frame_D = (self._in_body(owner, name, frame_W) for name in (child, parent))
         else:
-            frames = read_pose(owner, "frame_C", frame_C), read_pose(owner, "frame_D", frame_D)
-        coupling, notes = read_coupling(owner, coupling, self._strict)
+            frame_C = read_pose(owner, "frame_C", frame_C)
+            frame_D = read_pose(owner, "frame_D", frame_D)
+        coupling, coupling_notes = read_coupling(owner, coupling, self._strict)
         dof = coupling.dof
-        laws, law_notes = read_laws(
-            owner, laws, dof=dof, erp=self._rigid.erp, allow_active=allow_active
-        )
-        given = self._softness if softness is None else softness
-        rigid, springs = self._springs(owner, given, 6 - dof + extra_rows(coupling))
-        if isinstance(springs, Compliance):
-            sides = self._sides((child, frames[0]), (parent, frames[1]))
-            springs = critical_damping(owner, springs, coupling, sides)
-        joint = GivenJoint(
+        laws, law_notes = read_laws(owner, laws, dof=dof, erp=self._erp, allow_active=allow_active)
+        rows = self._row_softness(owner, softness, 6 - dof + extra_rows(coupling))
+        if isinstance(rows.springs, Compliance):
+            inertias = self._inertias((child, frame_C), (parent, frame_D))
+            springs = with_critical_damping(owner, rows.springs, coupling, inertias)
+            rows = replace(rows, springs=springs)
+        joint = JointSpec(
             coupling=coupling,
             child=child,
             parent=parent,
-            frames=frames,
+            frame_C=frame_C,
+            frame_D=frame_D,
             laws=laws,
-            softness=rigid,
-            springs=springs,
+            softness=rows,
             enabled=read_switch(owner, enabled),
-            max_effort=read_most(owner, "max_effort", max_effort, dof),
+            max_effort=read_max_effort(owner, max_effort, dof),
             attachment=read_attachment(owner, attachment, coupling),
             q=None if q is None else _unbatched(owner, "q", q, dof),
             qd=None if qd is None else _unbatched(owner, "qd", qd, dof),
         )
         _add("joint", self._joints, name, joint)
-        self._notes += notes + law_notes + winding_notes(owner, coupling, laws)
-        check_masses(owner, self._bodies, child, parent)
+        self._notes += coupling_notes + law_notes + notes_on_turns(owner, coupling, laws)
+        warn_of_mass_ratio(owner, self._bodies, child, parent)
         return name
 
     def transmission(
@@ -233,87 +236,76 @@ class SystemBuilder:
         name: str,
         transmission: Transmission,
         *,
-        joints: Sequence[str],
+        joints: str | Sequence[str],
         laws: Law | Iterable[Law] = (),
         softness: Softness | Compliance | Bushing | None = None,
         enabled: bool | None = None,
         allow_active: bool = False,
     ) -> str:
-        """Couple the coordinates of joints that are there already; returns its name.
+        """Couple the coordinates of joints that the builder has already; returns its name.
 
-        transmission: its values f(q) of the coordinates of the joints, held at 0
-        joints: their names, in the order in which it takes their coordinates
-        laws: forces along values, instead of holding them; a law's `coordinate` is the value
-        softness: of the values that are held; by default the builder's
+        transmission: the record of the values f(q) of these coordinates q. A value with laws moves
+            as they say; a value without laws is kept at 0
+        joints: names of the joints, in the order in which f takes their coordinates
+        laws: forces along the values; the `coordinate` of a law is the index of its value
+        softness: of the values that are kept at 0; by default the builder's
         enabled, allow_active: as in `joint`
 
-        Raises: ValueError naming the transmission, the field, the value and the rule.
+        Raises: ValueError naming the transmission, the argument, its value and the rule.
         """
         owner = f"transmission {name!r}"
-        joints = (joints,) if isinstance(joints, str) else tuple(joints)
-        for i, joint in enumerate(joints):
-            if joint not in self._joints:
-                raise ValueError(
-                    f"{owner}: {joint!r} is no joint; {near_matches(joint, self._joints)} (joints "
-                    "are added before their transmissions)"
-                )
-            if joint in joints[:i]:
-                raise ValueError(f"{owner}: joint {joint!r} is given twice; name each once")
+        rule = "joints are added before their transmissions"
+        joints = read_names(owner, joints, self._joints, element="joint", rule=rule)
         dof = sum(self._joints[joint].coupling.dof for joint in joints)
         if not dof:
             raise ValueError(f"{owner}: joints {list(joints)} have no coordinates to couple")
-        made = read_transmission(owner, transmission, dof)
-        kept, notes = read_laws(
-            owner, laws, dof=made.rows, erp=self._rigid.erp, allow_active=allow_active
+        transmission = read_transmission(owner, transmission, dof)
+        laws, notes = read_laws(
+            owner, laws, dof=transmission.rows, erp=self._erp, allow_active=allow_active
         )
-        given = self._softness if softness is None else softness
-        soft, springs = self._springs(owner, given, made.rows)
-        if isinstance(springs, Compliance) and springs.damping is None:
+        rows = self._row_softness(owner, softness, transmission.rows)
+        if isinstance(rows.springs, Compliance) and rows.springs.damping is None:
             raise ValueError(
                 f"{owner}: damping of a Compliance must be given; the inertia that a transmission "
                 "moves depends on where its joints are"
             )
         switch = read_switch(owner, enabled)
-        record = GivenTransmission(made, joints, kept, soft, springs, switch)
-        _add("transmission", self._transmissions, name, record)
+        spec = TransmissionSpec(transmission, joints, laws, rows, switch)
+        _add("transmission", self._transmissions, name, spec)
         self._notes += notes
         return name
 
     def field(self, name: str, field: Field, *, bodies: str | Sequence[str] | None = None) -> str:
-        """Let a force from outside act on bodies that are there already; returns its name.
+        """Add a force from outside of all joints, on single bodies; returns its name.
 
-        field: drag, damping, a force at a point, or one of your own (see `Field`)
-        bodies: names of those that it acts on; None for all that move, those to come included
+        field: drag, damping, a force at a point, or a record that you write (see `Field`)
+        bodies: names of the bodies that it acts on, which the builder has already; None for all
+            bodies that move, also those that are added later
 
-        Raises: ValueError naming the field, the value and the rule; for what is not finite at the
-            start, when the system is built.
+        Raises: ValueError naming the field, the argument, its value and the rule. `build` raises
+            it for a field that is not finite at the start.
         """
         owner = f"field {name!r}"
         if bodies is not None:
-            bodies = (bodies,) if isinstance(bodies, str) else tuple(bodies)
-            for i, body in enumerate(bodies):
-                if body not in self._bodies:
-                    raise ValueError(
-                        f"{owner}: {body!r} is no body; {near_matches(body, self._bodies)} (bodies "
-                        "are added before their fields)"
-                    )
-                if body in bodies[:i]:
-                    raise ValueError(f"{owner}: body {body!r} is given twice; name each once")
+            rule = "bodies are added before their fields"
+            bodies = read_names(owner, bodies, self._bodies, element="body", rule=rule)
+            for body in bodies:
                 if not self._bodies[body].moving:
                     raise ValueError(
                         f"{owner}: {body!r} moves as prescribed, whatever the forces; leave it out"
                     )
-        _add("field", self._fields, name, GivenField(read_field(owner, field), bodies))
+        _add("field", self._fields, name, FieldSpec(read_field(owner, field), bodies))
         return name
 
     def build(self) -> tuple[System, State]:
         """The system and the state it starts from.
 
-        Bodies without a pose are placed by their joints, breadth first from the world and the
-        bodies with one; see `start_state`.
+        Joints place the bodies that have no pose: see `start_state`.
 
-        Warns: coordinates that start outside their limits, joints whose frames do not meet or whose
-            speeds slip.
+        Raises: ValueError for a builder without bodies, for q and qd that contradict the poses, and
+            for a field that is not finite at the start.
+        Warns: coordinates outside their limits, joints whose frames do not meet, and joints that
+            slip although they roll.
         """
         bodies, joints = self._bodies, self._joints
         if not bodies:
@@ -343,26 +335,29 @@ class SystemBuilder:
         system = replace(system, topology=replace(topology, ranks=ranks))
         state = start_state(
             system,
-            q=_given(joints, "q"),
-            qd=_given(joints, "qd"),
-            pose=_given(bodies, "pose"),
-            velocity=_given(bodies, "velocity"),
+            q=_present(joints, "q"),
+            qd=_present(joints, "qd"),
+            pose=_present(bodies, "pose"),
+            velocity=_present(bodies, "velocity"),
         )
-        check_fields(system, state)
+        check_fields_at_start(system, state)
         return system, state
 
-    def _springs(
-        self, owner: str, softness: Softness | Compliance | Bushing, rows: int
-    ) -> tuple[tuple[np.ndarray, np.ndarray], Compliance | Bushing | None]:
-        """ERP and CFM of rows, and their springs where they are given in physical units."""
-        given = read_softness(owner, softness, rows)
-        if isinstance(given, Softness):
-            return (given.erp, given.cfm), None
-        rigid = read_softness(owner, Softness(self._rigid.erp, 0.0), rows)
-        return (rigid.erp, rigid.cfm), given
+    def _row_softness(
+        self, owner: str, softness: Softness | Compliance | Bushing | None, rows: int
+    ) -> RowSoftness:
+        """The softness of bilateral rows, the builder's by default, with numbers for each row."""
+        softness = read_softness(owner, self._softness if softness is None else softness, rows)
+        if isinstance(softness, Softness):
+            return RowSoftness(softness.erp, softness.cfm)
+        rigid = read_softness(owner, Softness(self._erp, 0.0), rows)
+        return RowSoftness(rigid.erp, rigid.cfm, softness)
 
-    def _sides(self, *ends: tuple[str, Pose]) -> list[tuple[float, np.ndarray, np.ndarray]]:
-        """Mass, inertia and the joint's origin from the centre of mass, of each body that moves."""
+    def _inertias(self, *ends: tuple[str, Pose]) -> list[tuple[float, np.ndarray, np.ndarray]]:
+        """Of each body that moves: mass, inertia, and joint origin from the centre of mass.
+
+        ends: name of each body, and the pose of the joint's frame in it
+        """
         bodies = [(self._bodies.get(name), frame) for name, frame in ends]
         return [
             (body.mass, body.inertia, np.asarray(frame.p) - body.com)
@@ -370,20 +365,21 @@ class SystemBuilder:
             if body is not None and body.moving
         ]
 
-    def _frames_at(self, owner: str, place: Pose, child: str, parent: str) -> tuple[Pose, Pose]:
-        frames = []
-        for name in (child, parent):
-            body = self._bodies.get(name)
-            if body is not None and body.pose is None:
-                raise ValueError(
-                    f"{owner}: frame_W needs the start pose of {name!r}; give pose=… to that body, "
-                    "or frame_C and frame_D here"
-                )
-            frames.append(place if body is None else body.pose.inverse() @ place)
-        return frames[0], frames[1]
+    def _in_body(self, owner: str, name: str, frame_W: Pose) -> Pose:
+        """A pose in the world, as a pose in the frame of a body where it stands at the start."""
+        body = self._bodies.get(name)
+        if body is None:
+            return frame_W
+        if body.pose is None:
+            raise ValueError(
+                f"{owner}: frame_W needs the start pose of {name!r}; give pose=… to that body, "
+                "or frame_C and frame_D here"
+            )
+        return body.pose.inverse() @ frame_W
 
 
 def _unbatched(owner: str, field: str, value: Any, dof: int) -> Array:
+    """Coordinates or speeds of a joint, shape (dof,); ValueError for batch axes."""
     coordinates = read_coordinates(owner, field, value, dof)
     if coordinates.ndim > 1:
         raise ValueError(
@@ -393,18 +389,20 @@ def _unbatched(owner: str, field: str, value: Any, dof: int) -> Array:
     return coordinates
 
 
-def _given(elements: Mapping[str, Any], field: str) -> dict[str, Any]:
-    found = {name: getattr(element, field) for name, element in elements.items()}
-    return {name: value for name, value in found.items() if value is not None}
+def _present(specs: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """One field of all elements, by name, where it is not None."""
+    values = {name: getattr(spec, field) for name, spec in specs.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _add(element: str, elements: dict[str, Any], name: str, value: Any) -> None:
+def _add(element: str, specs: dict[str, Any], name: str, spec: Any) -> None:
+    """Add an element under a new name; ValueError for a name that exists or is no string."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"{element} {name!r}: a name is a string of at least one character")
-    if name in elements:
-        first = list(elements).index(name)
+    if name in specs:
+        first = list(specs).index(name)
         raise ValueError(
-            f"{element} {name!r} is defined twice: as {element} {first} ({elements[name]}) and as "
-            f"{element} {len(elements)} ({value}); rename one"
+            f"{element} {name!r} is defined twice: as {element} {first} ({specs[name]}) and as "
+            f"{element} {len(specs)} ({spec}); rename one"
         )
-    elements[name] = value
+    specs[name] = spec

@@ -1,4 +1,4 @@
-"""`SystemBuilder.contact`: joints that let two shapes touch, one for each point where they may."""
+"""`SystemBuilder.contact`: two shapes that touch, as one joint for each possible contact point."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ..couplings.contact import Contact
 from ..couplings.shapes import Shape, candidates, no_gap_function
 from ..laws.contact import contact_laws
 from ..model.system import WORLD
-from .validation import precision, read_pose
+from .checks.values import precision, read_pose
 
 
 def add_contact(
@@ -24,35 +24,36 @@ def add_contact(
     frame_D: Any = None,
     **surface: Any,
 ) -> tuple[str, ...]:
-    """Let two bodies touch where they may; returns the names of the joints that this makes.
+    """Let the shapes of two bodies touch; returns the names of the joints that this adds.
 
-    Each point of contact is a joint, a `Contact` of its own: `name` if there is one, else
-    `name`/0, `name`/1, …: the corners of a box on a half-space, the ends of a capsule on it.
+    Each possible contact point is one joint with a `Contact` coupling. A single one is named
+    `name`, several are named `name`/0, `name`/1, …: a box on a half-space has eight, at its
+    corners, and a capsule two, at its ends.
 
-    shape_C, shape_D: of child and parent, see `touches` for the pairs
-    child, parent, frame_C, frame_D: as in `joint`, where the shapes stand in the bodies
-    surface: friction and so on, see `contact_laws`
+    shape_C, shape_D: shapes of child and parent, each placed by its frame C or D; see `touches` for
+        the pairs that can touch
+    child, parent, frame_C, frame_D: as in `joint`
+    surface: friction, softness and restitution: the arguments of `contact_laws`
 
-    Raises: ValueError naming the contact, the field, the value and the rule.
+    Raises: ValueError naming the contact, the argument, its value and the rule.
     """
     owner = f"contact {name!r}"
-    frame_C, frame_D = (
-        read_pose(owner, field, frame)
-        for field, frame in (("frame_C", frame_C), ("frame_D", frame_D))
-    )
+    frame_C = read_pose(owner, "frame_C", frame_C)
+    frame_D = read_pose(owner, "frame_D", frame_D)
     laws = contact_laws(owner=owner, **surface)
-    points = _points(owner, shape_C, shape_D)
+    points = _contact_points(owner, shape_C, shape_D)
     names = [name] if len(points) == 1 else [f"{name}/{i}" for i in range(len(points))]
-    for one, (coupling, at_C, at_D) in zip(names, points, strict=True):
-        frames = {"frame_C": frame_C @ at_C, "frame_D": frame_D @ at_D}
-        self.joint(one, coupling, child=child, parent=parent, laws=laws, **frames)
+    for joint, (coupling, in_shape_C, in_shape_D) in zip(names, points, strict=True):
+        frames = {"frame_C": frame_C @ in_shape_C, "frame_D": frame_D @ in_shape_D}
+        self.joint(joint, coupling, child=child, parent=parent, laws=laws, **frames)
     return tuple(names)
 
 
-def _points(owner: str, shape_C: Any, shape_D: Any) -> list[tuple[Contact, Pose, Pose]]:
-    """Couplings of two shapes, with the places of their C and D in the shapes' own frames.
+def _contact_points(owner: str, shape_C: Any, shape_D: Any) -> list[tuple[Contact, Pose, Pose]]:
+    """The coupling of each contact point of two shapes, and its C and D in the shapes' frames.
 
-    Raises: ValueError for what is no shape, lengths out of range and pairs without a gap function
+    Raises: ValueError for a value that is no shape, lengths out of range, and a pair of shapes
+        without a gap function.
     """
     for field, shape in (("shape_C", shape_C), ("shape_D", shape_D)):
         if not isinstance(shape, Shape):
@@ -64,8 +65,8 @@ def _points(owner: str, shape_C: Any, shape_D: Any) -> list[tuple[Contact, Pose,
     pairs = candidates(shape_C, shape_D)
     if pairs is None:
         raise ValueError(f"{owner}: {no_gap_function(shape_C, shape_D)}")
-    found = []
-    for one, at_C, other, at_D in pairs:
-        places = (Pose.translation(jnp.asarray(at, precision())) for at in (at_C, at_D))
-        found.append((Contact(one, other), *places))
-    return found
+    points = []
+    for part_C, origin_C, part_D, origin_D in pairs:
+        origins = (jnp.asarray(origin, precision()) for origin in (origin_C, origin_D))
+        points.append((Contact(part_C, part_D), *map(Pose.translation, origins)))
+    return points

@@ -1,4 +1,4 @@
-"""Where a system starts: bodies placed from coordinates, by name, along the graph of joints."""
+"""`System.state`: a start state, in which joints place the bodies by their coordinates."""
 
 import warnings
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ from ..couplings.coupling import Coupling, Residual
 from ..laws.limits import Limits, Lock
 from ..model.kinematics import coordinate_indices
 from ..model.state import State
-from ..model.system import System
-from .validation import (
+from ..model.system import WORLD_INDEX, System
+from .checks.values import (
     common_batch,
     is_traced,
     precision,
@@ -32,9 +32,10 @@ from .validation import (
     read_velocity,
 )
 
-WORLD_INDEX = -1
+# Errors of a start state that are taken for rounding [m or rad, and 1/s of it].
 START_ERROR = 1e-6
-SIDES = {Limits: (("lower", 1), ("upper", -1)), Lock: (("value", 1), ("value", -1))}
+# Fields of laws that bound a coordinate, with the sign of the direction that the bound allows.
+BOUNDS = {Limits: (("lower", 1), ("upper", -1)), Lock: (("value", 1), ("value", -1))}
 
 
 def start_state(
@@ -45,106 +46,102 @@ def start_state(
     pose: Mapping[str, Any] | None = None,
     velocity: Mapping[str, Any] | None = None,
 ) -> State:
-    """A state of a system from coordinates by joint name and poses by body name.
+    """A state of a system, from coordinates by the names of joints and poses by those of bodies.
 
-    Bodies with a pose stand there, at rest unless they have a velocity. From them and the world,
-    breadth first and joints in the order they were added, each joint but contacts places the body
-    at its other end with its q and qd (zero by default). What is left stands at the identity.
-    Joints that close a loop, and contacts, get the coordinates that follow.
+    1. A body in `pose` stands there, at rest unless it is in `velocity`.
+    2. From these bodies and the world on, breadth first and in the order in which joints were
+       added, each joint places the body at its other end by its q and qd, zero by default.
+       Contacts place no bodies.
+    3. A body that no joint connects to those stands with its frame on the world's, at rest, and is
+       where its joints go on from.
+    4. A joint that closes a loop, and a contact, gets the coordinates that follow from the poses of
+       its two bodies.
 
-    q, qd: a number or (dof,) per joint, with any batch axes at the end; q also chooses the turn of
-        angles that wind
-    pose: of the body frame in the world, forms as in `SystemBuilder.body`, with any batch axes at
-        the end
-    velocity: of the body frame's origin, then angular, world axes, shape (6, *batch); it takes
-        precedence over the joint that places the body
+    q, qd: coordinates [m or rad] and their speeds of a joint, a number or shape (dof, *batch). For
+        a joint of step 4, q chooses the turn in which an angle is counted
+    pose: of the body frame in the world, in one of the forms of `SystemBuilder.body`, with any
+        batch axes at the end
+    velocity: linear velocity of the body frame's origin, then angular velocity, world axes [m/s,
+        rad/s], shape (6, *batch); it counts in place of the speeds of the joint that places the
+        body
 
-    Raises: ValueError for unknown names, and for q and qd that contradict the poses.
-    Warns: joints whose frames do not meet, speeds that slip where a joint forbids it (rolling),
-        coordinates outside their limits.
+    Raises: ValueError for unknown names, for q and qd that contradict the poses, and for a coupling
+        whose pose is not finite.
+    Warns: joints whose frames do not meet, joints that slip although they roll, and coordinates
+        outside their limits.
     """
     topology = system.topology
     ends = _ends(system)
     dofs = {name: end.dof for name, end in zip(topology.joints, ends, strict=True)}
-    q, qd = (
-        read_by_name(
-            field, x, "joint", dofs, lambda o, n, x, f=field: read_coordinates(o, f, x, dofs[n])
-        )
-        for field, x in (("q", q), ("qd", qd))
-    )
     bodies = topology.body_index
+
+    def coordinates_of(field):
+        return lambda owner, name, value: read_coordinates(owner, field, value, dofs[name])
+
+    q = read_by_name("q", q, "joint", dofs, coordinates_of("q"))
+    qd = read_by_name("qd", qd, "joint", dofs, coordinates_of("qd"))
     pose = read_by_name(
-        "pose", pose, "body", bodies, lambda o, n, x: read_pose(o, "pose", x, batched=True)
+        "pose", pose, "body", bodies, lambda owner, _, T: read_pose(owner, "pose", T, batched=True)
     )
     velocity = read_by_name(
-        "velocity", velocity, "body", bodies, lambda o, n, x: read_velocity(o, x, batched=True)
+        *("velocity", velocity, "body", bodies),
+        lambda owner, _, v: read_velocity(owner, v, batched=True),
     )
     batch = _batch(system, [*q.values(), *qd.values(), *velocity.values(), *pose.values()])
     axes = len(batch)
     wide = expand(system, list(topology.ranks), axes)
     q, qd, pose, velocity = (
-        {n: jax.tree.map(lambda x: expand_trailing(x, 1, axes), v) for n, v in given.items()}
-        for given in (q, qd, pose, velocity)
+        {n: jax.tree.map(lambda x: expand_trailing(x, 1, axes), v) for n, v in values.items()}
+        for values in (q, qd, pose, velocity)
     )
+    records = [wide.joint(name) for name in topology.joints]
+    joints = [(record.coupling, record.frame_C, record.frame_D) for record in records]
 
     still = jnp.zeros((6,) + (1,) * axes, precision())
-    home = Pose.identity((1,) * axes, dtype=precision()), still
-    motions = {WORLD_INDEX: home}
+    origin = Pose.identity((1,) * axes, dtype=precision()), still
+    # Pose of each body frame in the world, and its twist in body axes.
+    motions = {WORLD_INDEX: origin}
     for name, T in pose.items():
         motions[bodies[name]] = T, _body_twist(T, velocity.get(name, still))
     coordinates: dict[int, Array] = {}
-    moved = set()
+    # Joints whose qd counts.
+    driven = set()
     for body, j in _spanning_tree(ends, len(bodies), [bodies[name] for name in pose]):
         name = topology.bodies[body]
-        motions[body] = home
+        motions[body] = origin
         if j is not None:
             end, joint = ends[j], topology.joints[j]
-            record = wide.joint(joint)
             zero = jnp.zeros((end.dof,) + (1,) * axes, precision())
             forward = body == end.child
             coordinates[j] = q.get(joint, zero)
-            motions[body] = _place(
-                *(record.coupling, record.frame_C, record.frame_D),
+            motions[body] = _placed(
+                *joints[j],
                 coordinates[j],
                 qd.get(joint, zero),
                 motions[end.parent if forward else end.child],
                 forward=forward,
                 batch=axes,
             )
-            _check_finite(joint, record.coupling, coordinates[j], motions[body])
+            _check_finite(joint, joints[j][0], coordinates[j], motions[body])
             if name not in velocity:
-                moved.add(joint)
+                driven.add(joint)
         if name in velocity:
             T = motions[body][0]
             motions[body] = T, _body_twist(T, velocity[name])
     for joint in qd:
-        if joint not in moved:
+        if joint not in driven:
             raise ValueError(
                 f"joint {joint!r}: qd {qd[joint]} has no effect, its bodies move as they are given "
                 "or as other joints say; leave it out"
             )
     for j, (joint, end) in enumerate(zip(topology.joints, ends, strict=True)):
-        if j in coordinates:
-            continue
-        record = wide.joint(joint)
-        coordinates[j], error, size = _read(
-            *(record.coupling, record.frame_C, record.frame_D),
-            *(motions[end.child], motions[end.parent]),
-            q.get(joint),
-            batch=axes,
-        )
-        kind = type(record.coupling).__name__
-        _check_start(joint, kind, coordinates[j], q.get(joint), error, size)
-
-    for joint, end in zip(topology.joints, ends, strict=True):
-        record = wide.joint(joint)
-        if record.coupling.velocity_rows:
-            slip, size = _slip(
-                *(record.coupling, record.frame_C, record.frame_D),
-                *(motions[end.child], motions[end.parent]),
-                batch=axes,
-            )
-            _warn_slipping(joint, type(record.coupling).__name__, slip, size)
+        kind, between = type(joints[j][0]).__name__, (motions[end.child], motions[end.parent])
+        if j not in coordinates:
+            coordinates[j], error, size = _closed(*joints[j], *between, q.get(joint), batch=axes)
+            _check_closed(joint, kind, coordinates[j], q.get(joint), error, size)
+        if joints[j][0].velocity_rows:
+            slip, size = _slip(*joints[j], *between, batch=axes)
+            _warn_of_slip(joint, kind, slip, size)
 
     position, quaternion, linear, angular = _at_centres(
         [motions[i] for i in range(len(bodies))], wide.com, batch=batch
@@ -163,7 +160,7 @@ def start_state(
     )
     if state.engagement.size:
         state = replace(state, engagement=_engaged(wide, state))
-    _warn_outside(system, state)
+    _warn_of_limits(system, state)
     return state
 
 
@@ -195,29 +192,35 @@ def _engaged(system: System, state: State) -> Array:
 
 @dataclass(frozen=True)
 class _Ends:
+    """What a joint connects: body indices, its number of coordinates, whether it places bodies."""
+
     child: int
     parent: int
     dof: int
-    places: bool
+    places_bodies: bool
 
 
 @partial(jax.jit, static_argnames=("forward", "batch"))
-def _place(coupling, frame_C, frame_D, q, qd, known, *, forward, batch):
-    """Pose and twist of a body (body axes, at its origin) from those of the joint's other body."""
+def _placed(coupling, frame_C, frame_D, q, qd, other, *, forward, batch):
+    """Pose and twist of a body (body axes, at its origin) that a joint places.
+
+    other: pose and twist of the joint's other body
+    forward: the placed body is the child
+    """
     with jax.default_matmul_precision("highest"):
         T, v = map_trailing(_relative_motion, batch, coupling, q, qd)
     link = frame_D @ T @ frame_C.inverse()
     v = transform_twist(frame_C.inverse(), v)
     if not forward:
         link, v = link.inverse(), -transform_twist(link.inverse(), v)
-    pose, twist = known
+    pose, twist = other
     return (pose @ link).normalized(), transform_twist(link, twist) + v
 
 
 def _relative_motion(coupling: Coupling, q: Array, qd: Array) -> tuple[Pose, Array]:
-    """T_CD and v_CD on the surface of one joint."""
+    """T_CD and v_CD of one joint without error, at coordinates q and speeds qd."""
     if isinstance(coupling, Residual):
-        # The surface may move with time: φ̇ = G v + ∂φ/∂t = 0.
+        # The allowed poses may change with time: φ̇ = G v + ∂φ/∂t = 0.
         T = coupling.pose(q)
         rows = coupling.rows(T, q, jnp.zeros((), q.dtype))
         return T, multiply(inverse(rows.W), jnp.concatenate([-rows.drift, qd]))
@@ -226,91 +229,101 @@ def _relative_motion(coupling: Coupling, q: Array, qd: Array) -> tuple[Pose, Arr
 
 
 @partial(jax.jit, static_argnames="batch")
-def _read(coupling, frame_C, frame_D, child, parent, q, *, batch):
-    """Coordinates, largest error and distance from the origin of a joint between placed bodies."""
+def _closed(coupling, frame_C, frame_D, child, parent, q, *, batch):
+    """Coordinates of a joint between two placed bodies, its largest error [m or rad], and the
+    largest component of the positions of C and D in the world [m].
+
+    child, parent: pose and twist of each body
+    q: from which angles are continued, None for those nearest to zero
+    """
     C, D = child[0] @ frame_C, parent[0] @ frame_D
     T = D.inverse() @ C
 
-    def read(coupling, T, *near):
+    def closed(coupling, T, *near):
         start = near[0] if near else jax.lax.stop_gradient(coupling.coordinates(T))
         rows = coupling.rows(T, start, jnp.zeros((), T.p.dtype))
         return rows.q, jnp.max(jnp.abs(rows.error), initial=0.0)
 
     with jax.default_matmul_precision("highest"):
-        value, error = map_trailing(read, batch, coupling, T, *(() if q is None else (q,)))
+        value, error = map_trailing(closed, batch, coupling, T, *(() if q is None else (q,)))
     return value, jnp.max(error), jnp.maximum(jnp.max(jnp.abs(C.p)), jnp.max(jnp.abs(D.p)))
 
 
 @partial(jax.jit, static_argnames="batch")
 def _slip(coupling, frame_C, frame_D, child, parent, *, batch):
-    """Largest forbidden velocity of a joint with velocity rows, and the largest speed of C in D."""
+    """Largest violation of a joint's velocity rows, and the largest component of v_CD."""
     T = (parent[0] @ frame_D).inverse() @ child[0] @ frame_C
     v = transform_twist(frame_C, child[1]) - transform_twist(frame_D @ T, parent[1])
 
-    def read(coupling, T, v):
+    def residual(coupling, T, v):
         return coupling.velocity_residual(T, v, jnp.zeros((), v.dtype))
 
-    return jnp.max(jnp.abs(map_trailing(read, batch, coupling, T, v))), jnp.max(jnp.abs(v))
+    return jnp.max(jnp.abs(map_trailing(residual, batch, coupling, T, v))), jnp.max(jnp.abs(v))
 
 
 @partial(jax.jit, static_argnames="batch")
 def _at_centres(motions, com, *, batch):
-    """Positions and quaternions of all centres of mass, their velocities, angular velocities."""
+    """Positions and quaternions of all centres of mass, their velocities and angular velocities.
 
-    def gathered(parts):
+    motions: of each body the pose of its frame, and its twist in body axes at the frame's origin
+    """
+
+    def stacked(*parts):
         full = [jnp.broadcast_to(x, (x.shape[0], *batch)) for x in parts]
         return jnp.stack(full, axis=1)
 
-    poses, twists = zip(*motions, strict=True)
-    T, twist = jax.tree.map(lambda *x: gathered(x), *poses), gathered(twists)
+    T, twist = jax.tree.map(stacked, *motions)
     twist = transform_twist(Pose.translation(com), twist)
     return T.apply(com), T.q, T.rotate(twist[:3]), T.rotate(twist[3:])
 
 
 def _body_twist(T: Pose, velocity: Array) -> Array:
-    """Twist in body axes of a body at T whose origin moves at `velocity` in world axes."""
+    """Twist in body axes of a body at pose T, from its velocity in world axes."""
     return jnp.concatenate([T.rotate_inverse(v) for v in (velocity[:3], velocity[3:])], axis=0)
 
 
 def _spanning_tree(
     ends: list[_Ends], bodies: int, placed: list[int]
 ) -> list[tuple[int, int | None]]:
-    """Bodies to place, each with the joint that does, breadth first; None for the identity."""
-    at: dict[int, list[int]] = {}
+    """The order in which bodies are placed: each with its joint, or None for a body at the origin.
+
+    bodies: how many there are; placed: indices of those whose pose is known
+    """
+    joints_at: dict[int, list[int]] = {}
     for j, end in enumerate(ends):
-        if end.places:
-            at.setdefault(end.child, []).append(j)
-            at.setdefault(end.parent, []).append(j)
-    order, seen, tree = [WORLD_INDEX, *placed], {WORLD_INDEX, *placed}, []
-    reached = 0
+        if end.places_bodies:
+            joints_at.setdefault(end.child, []).append(j)
+            joints_at.setdefault(end.parent, []).append(j)
+    queue, seen, tree = [WORLD_INDEX, *placed], {WORLD_INDEX, *placed}, []
+    visited = 0
     for root in [WORLD_INDEX, *range(bodies)]:
         if root not in seen:
             seen.add(root)
-            order.append(root)
+            queue.append(root)
             tree.append((root, None))
-        while reached < len(order):
-            node = order[reached]
-            reached += 1
-            for j in at.get(node, ()):
-                other = ends[j].parent if ends[j].child == node else ends[j].child
+        while visited < len(queue):
+            body = queue[visited]
+            visited += 1
+            for j in joints_at.get(body, ()):
+                other = ends[j].parent if ends[j].child == body else ends[j].child
                 if other not in seen:
                     seen.add(other)
-                    order.append(other)
+                    queue.append(other)
                     tree.append((other, j))
     return tree
 
 
 def _ends(system: System) -> list[_Ends]:
-    """Bodies and freedom of every joint."""
-    found: dict[int, _Ends] = {}
+    """What each joint connects, in the order of the joints."""
+    ends: dict[int, _Ends] = {}
     for group in system.groups:
         for j, child, parent in zip(group.joints, group.child, group.parent, strict=True):
-            found[j] = _Ends(child, parent, group.coupling.dof, group.coupling.places_bodies)
-    return [found[j] for j in range(len(found))]
+            ends[j] = _Ends(child, parent, group.coupling.dof, group.coupling.places_bodies)
+    return [ends[j] for j in range(len(ends))]
 
 
 def _batch(system: System, values: list[Any]) -> tuple[int, ...]:
-    """Batch axes of the system's leaves and of per-body and per-joint values."""
+    """The batch axes that the leaves of the system and the values of bodies and joints have."""
     shapes = [
         leaf.shape[rank:]
         for leaf, rank in zip(jax.tree.leaves(system), system.topology.ranks, strict=True)
@@ -319,6 +332,7 @@ def _batch(system: System, values: list[Any]) -> tuple[int, ...]:
 
 
 def _check_finite(joint: str, coupling: Coupling, q: Array, motion: tuple[Pose, Array]) -> None:
+    """Raise ValueError for a joint that places its body at a pose or speed that is not finite."""
     if is_traced(motion) or all(np.isfinite(x).all() for x in jax.tree.leaves(motion)):
         return
     raise ValueError(
@@ -327,14 +341,18 @@ def _check_finite(joint: str, coupling: Coupling, q: Array, motion: tuple[Pose, 
     )
 
 
-def _check_start(joint, kind, value, asked, error, size) -> None:
-    """A joint that places no body: its q must be what follows, its frames should meet."""
-    if is_traced((value, asked, error)):
+def _check_closed(joint, kind, value, stated, error, size) -> None:
+    """Check a joint between placed bodies: its q must follow from them, its frames should meet.
+
+    value: coordinates that follow; stated: those of the user, or None
+    error, size: see `_closed`
+    """
+    if is_traced((value, stated, error)):
         return
-    rounding = max(START_ERROR, 64 * float(jnp.finfo(value.dtype).eps)) * (1 + float(size))
-    if asked is not None and not np.allclose(value, asked, rtol=0, atol=rounding):
+    rounding = _rounding(value.dtype) * (1 + float(size))
+    if stated is not None and not np.allclose(value, stated, rtol=0, atol=rounding):
         raise ValueError(
-            f"joint {joint!r}: q {asked} is not where its bodies stand, placed by their poses or "
+            f"joint {joint!r}: q {stated} is not where its bodies stand, placed by their poses or "
             f"other joints; they give q {value}. Leave it out, or give q to the joints before it"
         )
     if not error <= rounding:
@@ -346,11 +364,11 @@ def _check_start(joint, kind, value, asked, error, size) -> None:
         )
 
 
-def _warn_slipping(joint, kind, slip, size) -> None:
-    """A joint with velocity rows: its start should obey them."""
+def _warn_of_slip(joint, kind, slip, size) -> None:
+    """Warn of a joint whose velocity rows the start state violates; slip, size: see `_slip`."""
     if is_traced((slip, size)):
         return
-    rounding = max(START_ERROR, 64 * float(jnp.finfo(slip.dtype).eps)) * (1 + float(size))
+    rounding = _rounding(slip.dtype) * (1 + float(size))
     if not slip <= rounding:
         warnings.warn(
             f"joint {joint!r}: this {kind} slips by {float(slip):.3g} m/s or rad/s at the start; "
@@ -359,15 +377,15 @@ def _warn_slipping(joint, kind, slip, size) -> None:
         )
 
 
-def _warn_outside(system: System, state: State) -> None:
-    """One warning for each joint with a coordinate outside its limits or off its lock."""
+def _warn_of_limits(system: System, state: State) -> None:
+    """Warn once for each bound that a coordinate of a joint violates at the start."""
     if is_traced((system, state)):
         return
-    rounding = max(START_ERROR, 64 * float(jnp.finfo(state.q.dtype).eps))
+    rounding = _rounding(state.q.dtype)
     rank = state.time.ndim + 1
     for group in system.groups:
         for law in group.laws:
-            sides = next((x for kind, x in SIDES.items() if isinstance(law, kind)), ())
+            sides = next((x for kind, x in BOUNDS.items() if isinstance(law, kind)), ())
             for field, sign in sides:
                 bound = getattr(law, field)
                 if bound is None:
@@ -385,3 +403,8 @@ def _warn_outside(system: System, state: State) -> None:
                         f"{bounds[i][worst]:.6g} by {-gap[i][worst]:.3g}",
                         stacklevel=4,
                     )
+
+
+def _rounding(dtype: Any) -> float:
+    """The largest error of numbers of size 1 that is taken for rounding."""
+    return max(START_ERROR, 64 * float(jnp.finfo(dtype).eps))

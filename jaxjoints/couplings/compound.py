@@ -1,4 +1,4 @@
-"""Joints made of several axes on one body: wheels, slides that turn, chains of any two."""
+"""Joints made of several axes in a row: wheels, slides that turn, and chains of any couplings."""
 
 from typing import Any, ClassVar
 
@@ -16,26 +16,32 @@ from .wrench import check_axis, check_length, check_not_parallel, direction
 X = (1.0, 0.0, 0.0)
 Y = (0.0, 1.0, 0.0)
 Z = (0.0, 0.0, 1.0)
-# Singular values of S below which coordinates count as dependent.
+# Coordinates are dependent where a singular value of S is below this.
 RANK = 1e-4
 
 
 @struct
 class Hinge2(Chart):
-    """A wheel on a steered, sprung strut: C slides along and turns about `axis_D`, then about
-    `axis_C`.
+    """Suspended and steered wheel: C slides along and turns about `axis_D`, then about `axis_C`.
 
-    Three coordinates: the travel of the suspension [m] along and the steering angle [rad] about
-    axis_D, fixed in D (the chassis), and the wheel's angle [rad] about axis_C, fixed in C (the
-    wheel). The suspension is a law on coordinate 0: a `SpringDamper`, or `Lock(0.0, erp, cfm)`
-    with ODE's numbers; without one the wheel slides freely. Stops and motors go on 1 and 2.
+    C is fixed on the child body, the wheel; D is fixed on the parent body, the chassis.
 
-    axis_D, axis_C: directions of any length but 0, not parallel, shape (3,)
+    q[0]: travel of the suspension along axis_D, which is fixed in D [m]
+    q[1]: steering angle about axis_D [rad]
+    q[2]: angle of the wheel about axis_C, which is fixed in C [rad]
+        All are zero where C and D coincide. A positive travel is in the direction of axis_D;
+        positive angles are by the right-hand rule about their axes. The angles count turns.
 
-    Source: ODE hinge-2 (axis 1 in body 1, the chassis; axis 2 in body 2, the wheel). There the
-    suspension is one soft row among the bilateral ones, its travel is not a coordinate, the angle
-    between the axes enters by its sine, and stops of the wheel's angle are ignored; here the
-    angle enters as itself and every coordinate takes every law. Both agree on the surface.
+    The suspension is a law on coordinate 0: a `SpringDamper`, or `Lock(0.0, erp, cfm)` with ODE's
+    numbers. Without a law the wheel slides freely. Stops and motors act on coordinates 1 and 2.
+
+    axis_D: direction in D, of any length but 0, shape (3,)
+    axis_C: direction in C, of any length but 0, not parallel to axis_D, shape (3,)
+
+    Source: ODE hinge-2 (axis 1 in body 1, the chassis; axis 2 in body 2, the wheel). In ODE the
+    suspension is a soft bilateral row and its travel is no coordinate; the error of the angle
+    between the axes is measured by its sine; stops of the wheel's angle have no effect. Here that
+    error is the angle itself, and laws act on all coordinates. Both agree on the surface.
     """
 
     axis_D: Array = Z
@@ -58,18 +64,24 @@ class Hinge2(Chart):
 
 @struct
 class PrismaticRotoide(Chart):
-    """C slides along `axis_D`, then turns about `axis_C`; a distance [m] and an angle [rad].
+    """Prismatic–rotoide joint: C's origin slides along `axis_D`, and C turns about `axis_C`.
 
-    With axes at right angles this is a slotted hinge.
+    C is fixed on the child body, D on the parent body. With axes at right angles this is a slotted
+    hinge.
 
-    axis_D: of the slide, fixed in D; axis_C: of the turn, fixed in C; directions of any length but
-        0, not parallel, shape (3,)
+    q[0]: distance of C's origin from D's along axis_D [m]
+    q[1]: angle of C in D about axis_C [rad], which counts turns
+        Both are zero where C and D coincide. A positive distance is in the direction of axis_D, a
+        positive angle is by the right-hand rule about axis_C.
+
+    axis_D: direction of the slide in D, of any length but 0, shape (3,)
+    axis_C: direction of the rotation axis in C, of any length but 0, not parallel to axis_D,
+        shape (3,)
 
     Source: ODE prismatic-rotoide (body 1, which carries the slide, is D; body 2 is C). ODE's rows
-    take the axes to be at right angles and block the slide where they are not; here any angle
-    does. ODE's joint of the world with a body (in this order) is wrong in the sign of its error,
-    and between two bodies its moment on body 2 is not the reaction to that on body 1; neither is
-    followed.
+    assume axes at right angles and block the slide of others; the rows here hold for any angle.
+    Where ODE's body 1 is the world, its error has the wrong sign; between two bodies its moment on
+    body 2 is not opposite to that on body 1. Neither fault is reproduced here.
     """
 
     axis_D: Array = X
@@ -91,17 +103,24 @@ class PrismaticRotoide(Chart):
 
 @struct
 class PrismaticUniversal(Chart):
-    """C slides along `slide`, then turns about `axis_D`, then about `axis_C`.
+    """Prismatic–universal joint: C's origin slides along `slide`, C turns on a universal joint.
 
-    Three coordinates: a distance [m] and two angles [rad].
+    C is fixed on the child body, D on the parent body. The pose is a displacement along `slide`,
+    followed by a rotation about `axis_D` and by one about `axis_C`, as in `Universal`.
 
-    slide, axis_D: fixed in D (axis_D is carried along); axis_C: fixed in C; directions of any
-        length but 0, shape (3,); axis_D and axis_C not parallel
+    q[0]: distance of C's origin from D's along slide [m]
+    q[1]: angle about axis_D [rad]
+    q[2]: angle about axis_C [rad]
+        All are zero where C and D coincide. A positive distance is in the direction of slide;
+        positive angles are by the right-hand rule about their axes. The angles count turns.
+
+    slide: direction in D, of any length but 0, shape (3,)
+    axis_D: direction in D, of any length but 0, shape (3,)
+    axis_C: direction in C, of any length but 0, not parallel to axis_D, shape (3,)
 
     Source: ODE prismatic-universal (body 1, which carries the slide and axis 1, is D; body 2 is
-    C). ODE's rows neglect that the slide's direction turns with its body, so they do work while
-    it turns, and its joint of the world with a body (in this order) reads the slide in the wrong
-    frame; here rows are exact and the order does not matter.
+    C). ODE's rows neglect that the slide turns with its body, so they do work while it turns; and
+    where body 1 is the world, ODE measures the slide in the wrong frame. The rows here are exact.
     """
 
     slide: Array = Z
@@ -132,16 +151,20 @@ class PrismaticUniversal(Chart):
 
 @struct
 class DoubleHinge(Chart):
-    """Two hinges with parallel axes on a massless rod: z of C stays parallel to z of D, their
-    origins in one plane normal to z at a distance `length`.
+    """Two hinges with parallel axes on a massless rod.
 
-    Two angles [rad]: of the rod in D, from x, and of C against the rod; zero where C stands at
-    (length, 0, 0) in D with equal axes.
+    C is fixed on the child body, D on the parent body. Their z axes stay parallel, and their
+    origins stay in one plane normal to z at the distance `length`.
+
+    q[0]: angle of the rod in D about z, from the x axis of D [rad]
+    q[1]: angle of C relative to the rod about z [rad]
+        Both are zero where C's origin is at (length, 0, 0) in D and the axes are parallel. Both are
+        positive by the right-hand rule about z, and count turns.
 
     length: of the rod, > 0 [m]
 
-    Source: ODE double hinge. ODE measures the distance between the anchors in space, also
-    along the axes, where a second row brings it to 0; both agree on the surface.
+    Source: ODE double hinge. ODE measures the distance of the anchors in space, which includes the
+    offset along the axes that another row brings to 0. Both agree on the surface.
     """
 
     length: Array
@@ -158,13 +181,16 @@ class DoubleHinge(Chart):
 
 @struct
 class Reversed(Chart):
-    """The joint `of` with child and parent exchanged: C takes the part of its D, D that of its C.
+    """The coupling `of` with its frames exchanged: the parent carries its C, the child its D.
 
-    The same coordinates, the inverse pose. For joints whose ends differ (a PrismaticRotoide whose
-    slide moves with the child and whose axis stands in the world) and whose other end cannot be
-    the child.
+    The pose is the inverse of that of `of`. It serves joints whose ends differ, such as a
+    `PrismaticRotoide` whose slide moves with the child and whose axis stands in the world.
 
-    of: a coupling given by its poses
+    q: the coordinates of `of`, with the same zero and units. Positive directions are those of `of`,
+        for the parent relative to the child: a child that turns by the right-hand rule lowers the
+        angle of a `Reversed(Hinge())`.
+
+    of: a coupling without rows at velocity or acceleration level
     """
 
     of: Coupling
@@ -175,12 +201,12 @@ class Reversed(Chart):
         return self.of.dof
 
     def pose(self, q: Array) -> Pose:
-        """The inverse of the other joint's pose."""
+        """Inverse of the pose of `of`."""
         return self.of.pose(q).inverse()
 
     def check(self) -> str | None:
         """See `Coupling.check`."""
-        return check_given_by_poses("of", self.of)
+        return check_holonomic("of", self.of)
 
     def normalized(self) -> "Reversed":
         """See `Coupling.normalized`."""
@@ -189,15 +215,18 @@ class Reversed(Chart):
 
 @struct
 class Chain(Chart):
-    """Two couplings in a row without a body between: T_CD = T_second, within T_first.
+    """Two couplings in a row without a body between them.
 
-    T = first.pose(q[:k]) @ between @ second.pose(q[k:]): `first` is fixed to D (the parent),
-    `second` to C (the child). The coordinates of `first`, then those of `second`, with their units;
-    laws on any. Three in a row: `Chain(a, Chain(b, c))`. At most six coordinates together, which
-    must move C independently. Couplings that depend on time are held at time 0.
+    D is fixed on the parent body and is the D of `first`; C is fixed on the child body and is the C
+    of `second`: T_CD = first.pose(q[:k]) @ between @ second.pose(q[k:]), with k coordinates of
+    `first`. For three in a row write `Chain(a, Chain(b, c))`. A coupling that depends on time is
+    taken at time 0.
 
-    between: pose of the second coupling's D in the first one's C, any form of a `Pose`; None where
-        they coincide
+    q: the coordinates of `first`, then those of `second`, each with its zero, positive direction
+        and unit. There are at most six, which must move C independently. Laws may act on any.
+
+    first, second: couplings without rows at velocity or acceleration level
+    between: pose of the D of `second` in the C of `first`; None where the two frames coincide
 
     >>> from jaxjoints import Hinge, Slider
     >>> arm = Chain(Hinge(), Slider((1.0, 0.0, 0.0)))
@@ -215,18 +244,16 @@ class Chain(Chart):
         return self.first.dof + self.second.dof
 
     def pose(self, q: Array) -> Pose:
-        """The first one's pose, the pose between, the second one's pose."""
+        """Product of the pose of `first`, `between`, and the pose of `second`."""
         k = self.first.dof
-        near = self.first.pose(q[:k])
+        middle = self.first.pose(q[:k])
         if self.between is not None:
-            near = near @ self.between.normalized()
-        return near @ self.second.pose(q[k:])
+            middle = middle @ self.between.normalized()
+        return middle @ self.second.pose(q[k:])
 
     def check(self) -> str | None:
         """See `Coupling.check`."""
-        problem = check_given_by_poses("first", self.first) or check_given_by_poses(
-            "second", self.second
-        )
+        problem = check_holonomic("first", self.first) or check_holonomic("second", self.second)
         if problem:
             return problem
         if self.dof > 6:
@@ -236,7 +263,7 @@ class Chain(Chart):
             )
         if self.between is not None and not np.linalg.norm(np.asarray(self.between.q)) > 0.5:
             return f"between has the quaternion {np.asarray(self.between.q).tolist()}; make it unit"
-        rank = max(np.linalg.matrix_rank(S, tol=RANK) for S in np.asarray(_motions(self)))
+        rank = max(np.linalg.matrix_rank(S, tol=RANK) for S in np.asarray(_motion_subspaces(self)))
         if rank < self.dof:
             return (
                 f"has {self.dof} coordinates that move C in {rank} ways only: some of "
@@ -249,8 +276,8 @@ class Chain(Chart):
         return replace(self, first=self.first.normalized(), second=self.second.normalized())
 
 
-def check_given_by_poses(name: str, coupling: Any) -> str | None:
-    """What is wrong with a field whose poses alone are used, or None."""
+def check_holonomic(name: str, coupling: Any) -> str | None:
+    """What is wrong with a coupling with constraints on poses alone, or None."""
     if not isinstance(coupling, Coupling):
         return f"{name} {coupling!r} is not a coupling"
     kind = f"{name} {type(coupling).__name__}"
@@ -261,9 +288,10 @@ def check_given_by_poses(name: str, coupling: Any) -> str | None:
 
 
 @jax.jit
-def _motions(chain: Chain) -> Array:
-    """S at rest and at some other coordinates, shape (n, 6, k)."""
+def _motion_subspaces(chain: Chain) -> Array:
+    """S where the coordinates are zero and at two other configurations, shape (3, 6, k)."""
     leaves = jax.tree.leaves(chain)
     dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
-    places = 0.3 * jnp.sin(jnp.arange(3.0 * chain.dof, dtype=dtype) ** 2).reshape(3, chain.dof)
-    return jnp.stack([chain.motion_at(q) for q in places * jnp.arange(3.0, dtype=dtype)[:, None]])
+    directions = 0.3 * jnp.sin(jnp.arange(3.0 * chain.dof, dtype=dtype) ** 2).reshape(3, chain.dof)
+    configurations = directions * jnp.arange(3.0, dtype=dtype)[:, None]
+    return jnp.stack([chain.motion_at(q) for q in configurations])

@@ -1,5 +1,6 @@
-"""Contacts: two bodies that touch in a point, for laws to act on; nothing is held otherwise."""
+"""Contacts: two bodies that may touch in a point, with coordinates on which laws act."""
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -14,52 +15,71 @@ from .wrench import about, check_axis, stack_rows
 
 
 class _Contact(Coupling):
-    """Six coordinates, of which only the gap has a value: the others have speeds alone.
+    """A contact: no bilateral rows, and six coordinates of which only the gap has a value.
 
-    0: the gap [m], along the normal n, which pushes C out of D
-    1, 2: slip along the tangents t₁, t₂ = n × t₁ [m/s], of C's point at the contact against D's
-    3, 4, 5: rolling about t₁ and t₂, spin about n [rad/s]
+    The other five are 0 and have speeds alone, because the path of the contact point over a body is
+    not a function of the pose.
+
+    q[0]: gap [m]; its row is a unit force at the contact point along the normal n out of D
+    q[1], q[2]: speeds are the slip of C's point relative to D's along t₁ and t₂ = n × t₁ [m/s]
+    q[3], q[4], q[5]: speeds are the angular velocity about t₁, t₂ (rolling) and n (spin) [rad/s]
     """
 
     dof: ClassVar[int] = 6
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
     places_bodies: ClassVar[bool] = False
 
+    @abstractmethod
     def touch(self, T: Pose) -> tuple[Touch, Array]:
-        """Where C and D touch at T = T_CD, and t₁ in D."""
-        raise NotImplementedError
+        """Gap, point and normal at the pose T = T_CD, and the tangent t₁ in D."""
+
+    def pose(self, q: Array) -> Pose:
+        """Raises: the coordinates of a contact do not determine a pose (`places_bodies`)."""
+        raise NotImplementedError(
+            f"the coordinates of a {type(self).__name__} do not determine a pose: five of them are "
+            "speeds alone"
+        )
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`; the rows of speeds are wrenches at the point of contact."""
-        found, along = self.touch(T)
-        arm = T.rotate_inverse(found.point - T.p)
-        n, t1 = T.rotate_inverse(found.normal), T.rotate_inverse(along)
+        """See `Coupling.rows`. All rows are wrenches at the contact point."""
+        contact, tangent = self.touch(T)
+        arm = T.rotate_inverse(contact.point - T.p)
+        n, t1 = T.rotate_inverse(contact.normal), T.rotate_inverse(tangent)
         t2 = cross(n, t1)
 
         def at_point(force):
             return jnp.concatenate(jnp.broadcast_arrays(force, cross(arm, force)), axis=0)
 
         W = stack_rows(at_point(n), at_point(t1), at_point(t2), about(t1), about(t2), about(n))
-        gap = jnp.broadcast_to(found.gap, T.p.shape[1:])[None]
+        gap = jnp.broadcast_to(contact.gap, T.p.shape[1:])[None]
         none = jnp.zeros_like(T.p[:0])
         return CouplingRows(W, none, jnp.concatenate([gap, *[0 * gap] * 5]), none)
 
 
 @struct
 class Contact(_Contact):
-    """Two shapes that may touch in one point, fixed to C and D: see `shapes.touch`.
+    """Contact of two shapes that may touch in one point, such as a sphere and a half-space.
 
-    Coordinates: the gap of the surfaces [m], and speeds alone of slip along two tangents [m/s], of
-    rolling about them and spin about the normal [rad/s], which read 0 as coordinates. On a
-    half-space the tangents are x and y of D, otherwise they jump where the normal crosses the x–y
-    plane of D. No bilateral rows: `Limits(lower=0.0)` on the gap keeps the bodies apart,
-    `CoulombFriction` on the others resists; `contact_laws` makes them, `SystemBuilder.contact` all.
+    C is fixed on the child body and places shape_C, D is fixed on the parent body and places
+    shape_D. There are no bilateral rows. `Limits(lower=0.0)` on coordinate 0 keeps the bodies apart
+    and `CoulombFriction` on the others resists; `contact_laws` makes these laws, and
+    `SystemBuilder.contact` makes the joints of any two shapes with them.
 
-    Special values: where the axes of round shapes meet, the normal is their common normal, or x of
-    D; between parallel axes the force acts half-way between their middles, or next to that where
-    they face each other.
+    The normal n points out of shape_D into shape_C. The tangents are t₁ and t₂ = n × t₁.
 
-    shape_C, shape_D: a pair of `shapes.candidates`
+    q[0]: gap between the surfaces [m], zero where they touch, positive where they are apart,
+        negative where they overlap
+    q[1], q[2]: always 0; their speeds are the slip along t₁ and t₂ [m/s], positive where C's point
+        moves in the direction of the tangent relative to D's
+    q[3], q[4], q[5]: always 0; their speeds are the angular velocity of C relative to D about t₁
+        and t₂ (rolling) and about n (spin) [rad/s], positive by the right-hand rule
+
+    If shape_D is a half-space, t₁ and t₂ are x and y of D. On other shapes they jump where the
+    normal crosses the x–y plane of D. Where the axes of two round shapes intersect, the normal is
+    the common normal of the axes, or x of D. Between parallel axes the force acts half-way between
+    their middles, or as near to that as the segments face each other.
+
+    shape_C, shape_D: two shapes with one pair of `shapes.candidates`
 
     >>> from jaxjoints.couplings.shapes import HalfSpace, Sphere
     >>> ball = Contact(Sphere(radius=0.5), HalfSpace())
@@ -72,8 +92,8 @@ class Contact(_Contact):
 
     def touch(self, T: Pose) -> tuple[Touch, Array]:
         """See `_Contact.touch`."""
-        found = touch(self.shape_C, self.shape_D, T)
-        return found, basis(found.normal)[0]
+        contact = touch(self.shape_C, self.shape_D, T)
+        return contact, basis(contact.normal)[0]
 
     def check(self) -> str | None:
         """See `Coupling.check`."""
@@ -97,15 +117,21 @@ class Contact(_Contact):
 
 @struct
 class ContactPoint(_Contact):
-    """A contact whose geometry is given: by a collision detection, anew for each step.
+    """Contact whose points and normal are parameters, set in each step by a collision detection.
 
-    Points of both bodies that touch, or are nearest to each other; the gap is their distance along
-    the normal, and moves with the bodies until other points are given by `System.with_joint`.
-    Coordinates and laws as those of `Contact`; forces act at `point_C`.
+    C is fixed on the child body, D on the parent body. point_C and point_D are the points of the
+    two bodies where they touch or are nearest to each other. The gap is the distance of these
+    points along the normal; it changes with the motion of the bodies until `System.with_joint` sets
+    other points. Contact forces act at `point_C`.
 
-    point_C, point_D: in C and D [m], shape (3,); C's lies in D where the gap is negative
-    normal: out of D into C, in D, shape (3,), of any length but 0
-    tangent: t₁ in D, of any length, not along the normal; by default some direction across it
+    q: as in `Contact`. The gap [m] is zero where point_C lies in the plane through point_D normal
+        to `normal`, and positive on the side to which the normal points.
+
+    point_C: in C [m], shape (3,)
+    point_D: in D [m], shape (3,)
+    normal: direction out of D into C, in D, of any length but 0, shape (3,)
+    tangent: direction of t₁ in D, of any length, not along the normal, shape (3,); its part along
+        the normal is removed. None for an arbitrary direction normal to `normal`.
 
     >>> foot = ContactPoint(point_C=(0.0, 0.0, -0.5))
     >>> print(foot.coordinates(Pose.along_z(0.75)))
@@ -120,17 +146,19 @@ class ContactPoint(_Contact):
     tangent: Array | None = None
 
     @classmethod
-    def given(
+    def from_detection(
         cls, T: Pose, point: Array, normal: Array, depth: Array, tangent: Array | None = None
     ) -> "ContactPoint":
-        """The contact that a collision detection reports at the pose T = T_CD.
+        """Contact that a collision detection reports at the pose T = T_CD.
 
-        point, normal, tangent: in D, shape (3, *b); normal of length 1
-        depth: how far the bodies overlap [m], shape (*b)
+        point: point of the child body at the contact, in D [m], shape (3, *b)
+        normal: unit vector out of D into C, in D, shape (3, *b)
+        depth: overlap of the bodies [m], positive where they overlap, shape (*b)
+        tangent: direction of t₁ in D, shape (3, *b)
         """
-        away = point - T.p
-        on_D = point + depth[None] * normal
-        return cls(T.rotate_inverse(away), on_D, normal, tangent)
+        offset = point - T.p
+        point_D = point + depth[None] * normal
+        return cls(T.rotate_inverse(offset), point_D, normal, tangent)
 
     def touch(self, T: Pose) -> tuple[Touch, Array]:
         """See `_Contact.touch`."""

@@ -1,17 +1,28 @@
-"""Couplings: which relative poses T_CD two frames may take, and everything that follows from it.
+"""Couplings: which relative poses a joint permits, and the rows that follow from them.
 
-C is fixed on the child body, D on the parent body; G is C projected on the joint's surface. T_CD is
-the pose of C in D and v_CD the twist of C relative to D, in C, (linear, angular). A coupling with k
-degrees of freedom has k coordinates q and 6 - k errors φ, and one matrix of wrench rows
+A joint connects a frame C, fixed on the child body, with a frame D, fixed on the parent body. T_CD
+is the pose of C in D. v_CD is the twist (linear, angular) of C relative to D, in the axes of C. The
+poses that the joint permits form a surface of k dimensions in the space of all poses; k is the
+number of degrees of freedom, and k coordinates q name the points of this surface. Errors may take
+T_CD off the surface. G is then the frame C moved back onto the surface, T_GD its pose in D, and
+6 - k errors φ say how far T_CD is off. One matrix of wrench rows holds both kinds of rows:
 
-    W = [ G ; N ],    φ̇ = G v_CD,    q̇ = N v_CD,    W⁻¹ = [ E | S ],    G S = 0,    N S = 1,
+    W = [ G ; N ],    φ̇ = G v_CD,    q̇ = N v_CD,    W⁻¹ = [ E | S ],    G S = 0,    N S = 1.
 
-exact on the surface and to first order in φ off it. G are the bilateral wrenches, N the wrenches of
-the coordinates, S the motion subspace, E a complement of it. A coupling is given by its poses
-(`Chart`: the map q → T_CD) or by its errors (`Residual`: φ(T_CD, t)); the rest is derived here.
-Any coupling may also forbid velocities or accelerations (rolling): see `nonholonomic`.
+The identities are exact on the surface and hold to first order in φ off it.
+
+    G    bilateral wrenches, shape (6 - k, 6): the constraint forces act along them
+    N    wrenches of the coordinates, shape (k, 6): limits, motors and springs act along them
+    S    motion subspace, shape (6, k): the twists for unit speeds of the coordinates
+    E    complement of S, shape (6, 6 - k): the twists that the joint resists
+
+A coupling is written by its poses (`Chart`: the map q → T_CD) or by its errors (`Residual`:
+φ(T_CD, t)); this file derives the rest. A coupling may also be written by its rows (`Coupling`),
+which is the fastest. A coupling of any kind may add constraints on velocities or accelerations
+(rolling): see `nonholonomic`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -21,7 +32,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.dense import inverse, multiply, multiply_transposed, product
-from ..algebra.pytree import struct
+from ..algebra.pytree import overrides, struct
 from ..algebra.spatial import (
     Pose,
     dot,
@@ -32,22 +43,22 @@ from ..algebra.spatial import (
     transpose,
     twist_of,
 )
+from .angles import twist_angle, twist_part, unwrap_rotation_vector
 from .complement import metric, orthonormal_complement, regular_inverse, single_axis
-from .winding import twist_angle, twist_part, unwind
 
 
 @struct
 class CouplingRows:
-    """What a coupling says of one relative pose.
+    """Wrench rows, errors and coordinates of a coupling at one relative pose.
 
-    W: wrench rows [G; N] in C, (linear, angular), shape (6, 6, *b); an axis of a batch that
-        shares its rows may have size 1
-    error: φ, distance of each bilateral row [m or rad], shape (6 - k, *b)
+    W: wrench rows [G; N] in C, (linear, angular), shape (6, 6, *b). A batch axis may have size 1
+        where all items share their rows.
+    error: φ, the error of each bilateral row [m or rad], shape (6 - k, *b)
     q: coordinates [m or rad], shape (k, *b)
-    drift: ∂φ/∂t of a coupling that depends on time, shape (6 - k, *b)
-    acceleration: what rows at acceleration level add to the drift in each second, None without
-        them; as long as `error`. Rows at velocity and acceleration level follow those of W and of
-        the errors here (see `nonholonomic.with_velocity_rows`), which `Coupling.rows` leaves out
+    drift: ∂φ/∂t, the rate of the errors of a coupling that depends on time, shape (6 - k, *b)
+    acceleration: part of the rows at acceleration level, as long as `error`; None where there are
+        no such rows. `Coupling.rows` leaves it out: `nonholonomic.with_velocity_rows` appends rows
+        at velocity and acceleration level to W, `error` and `drift`, and then fills it in.
     """
 
     W: Array
@@ -57,102 +68,126 @@ class CouplingRows:
     acceleration: Array | None = None
 
 
-class Coupling:
+class Coupling(ABC):
     """Base of all couplings: a frozen record (`struct`) whose leaves are its parameters.
 
-    A coupling is a pure function of one joint; the library maps it over joints and environments.
-    Whatever numbers it uses are its fields: to an array taken from around it (a closure, a global)
-    no gradient flows, it is the same for all environments, and the builder warns.
+    A subclass states `dof` and writes `pose` and `rows`; `Chart` and `Residual` write `rows`
+    themselves. All other methods have defaults. Methods are pure functions of one joint; the
+    library maps them over joints and environments. Every number that a coupling uses should be one
+    of its fields. The builder warns of a JAX array that a method takes from a closure or a global:
+    such an array gets no gradient and is the same in all environments.
 
     dof: number of coordinates k
-    elementwise: the methods are written in components (see `spatial`) and take trailing batch axes
-        as they are, which spares the mapping; never so the residuals of velocity and acceleration
-    velocity_rows, acceleration_rows: numbers of components of those residuals
-    places_bodies: a start may place bodies by the coordinates; False without a `pose` (contacts)
+    batched: True where `pose`, `coordinates` and `rows` accept trailing batch axes, being written
+        in components (see `spatial`); the library then need not map them
+    velocity_rows: number of components of `velocity_residual`, which is never batched
+    acceleration_rows: number of components of `acceleration_residual`, which is never batched
+    places_bodies: True where the builder may place bodies at the start by the coordinates; False
+        for contacts, whose coordinates do not determine a pose
     """
 
     dof: ClassVar[int]
-    elementwise: ClassVar[bool] = False
+    batched: ClassVar[bool] = False
     velocity_rows: ClassVar[int] = 0
     acceleration_rows: ClassVar[int] = 0
     places_bodies: ClassVar[bool] = True
 
+    @abstractmethod
     def pose(self, q: Array) -> Pose:
-        """Pose T_GD on the joint's surface with coordinates q, shape (k,)."""
-        raise NotImplementedError
+        """Pose T_GD on the surface of the joint that has the coordinates q, shape (k,)."""
 
+    @abstractmethod
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """Wrench rows, errors and coordinates at T = T_CD and time t [s].
+        """Wrench rows, errors and coordinates at the pose T = T_CD and the time t [s].
 
-        q: coordinates at a pose nearby, shape (k,); they choose the branch of those that wind
+        q: coordinates at a nearby pose, shape (k,). An angle is continued from its value there, so
+            that it counts turns.
         """
-        raise NotImplementedError
 
     def velocity_residual(self, T: Pose, v: Array, t: Array) -> Array:
-        """ψ [m/s or rad/s], 0 while C moves at v = v_CD (6,) as it may; shape (velocity_rows,)."""
-        raise NotImplementedError
+        """ψ [m/s or rad/s], which a constraint on velocities holds at 0, shape (velocity_rows,).
+
+        v: twist v_CD, shape (6,)
+        """
+        return jnp.zeros(0, v.dtype)
 
     def acceleration_residual(self, T: Pose, v: Array, a: Array, t: Array) -> Array:
-        """α, 0 while v changes at the rate a (6,) as it may; linear in a, (acceleration_rows,)."""
-        raise NotImplementedError
+        """α, which a constraint on accelerations holds at 0, shape (acceleration_rows,).
+
+        v: twist v_CD, shape (6,)
+        a: rate of the components of v, shape (6,); α must be linear in a
+        """
+        return jnp.zeros(0, v.dtype)
 
     def check(self) -> str | None:
-        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+        """What is wrong with the parameters, as a sentence, or None.
+
+        The builder calls it with concrete numbers, so NumPy and `if` are allowed.
+        """
         return None
 
     def normalized(self) -> "Coupling":
-        """The same coupling with its parameters in standard form (unit axes)."""
+        """The same coupling with its parameters in standard form, such as axes of length 1."""
         return self
 
     def project(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> tuple[Pose, Array]:
-        """T_GD, the pose on the surface for T = T_CD, and its coordinates; one joint."""
+        """Pose T_GD on the surface for one pose T = T_CD, and its coordinates."""
         q = self.coordinates(T, q, t)
         return self.pose(q), q
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
-        """Coordinates of T = T_CD projected on the surface, continued from q (zero by default)."""
+        """Coordinates of T = T_CD projected on the surface, shape (k,).
+
+        q: coordinates at a nearby pose, from which angles are continued; zero by default
+        """
         return _rows(self, T, self.zero(T) if q is None else q, _time(T, t)).q
 
     def wrenches(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """Wrench rows W = [G; N] at T = T_CD, shape (6, 6)."""
-        return _rows(self, T, self._near(T, q, t), _time(T, t)).W
+        return _rows(self, T, self._known_coordinates(T, q, t), _time(T, t)).W
 
     def distances(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
-        """Errors φ of the bilateral rows at T = T_CD, shape (6 - k,)."""
-        return _rows(self, T, self._near(T, q, t), _time(T, t)).error
+        """Errors φ of the bilateral rows at T = T_CD [m or rad], shape (6 - k,)."""
+        return _rows(self, T, self._known_coordinates(T, q, t), _time(T, t)).error
 
     def motion_subspace(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
-        """S at T = T_CD: twists per unit speed of each coordinate, shape (6, k)."""
+        """S at T = T_CD, shape (6, k): column i is the twist for unit speed of coordinate i."""
         return _inverse(self.wrenches(T, q, t))[:, 6 - self.dof :]
 
     def wrench_rates(self, T: Pose, v: Array, q: Array | None = None, t: Any = 0.0) -> Array:
-        """Ẇ while T = T_CD moves at the twist v (6,), shape (6, 6): Ġ v and N's share of q̈."""
-        q, time = self._near(T, q, t), _time(T, t)
+        """Ẇ while C moves from T = T_CD at the twist v, shape (6, 6).
+
+        Ẇ v is what the motion itself contributes to the second derivatives of φ and q.
+
+        v: twist v_CD, shape (6,)
+        """
+        q, time = self._known_coordinates(T, q, t), _time(T, t)
         motion = (tangent_of(T, v), jnp.ones_like(time))
         return jax.jvp(lambda T, t: self.wrenches(T, q, t), (T, time), motion)[1]
 
     def zero(self, T: Pose) -> Array:
-        """Coordinates 0 with the batch axes of T."""
+        """Coordinates 0 with the batch axes of T, shape (k, *b)."""
         return jnp.zeros((self.dof, *T.p.shape[1:]), T.p.dtype)
 
-    def _near(self, T: Pose, q: Array | None, t: Any) -> Array:
-        """The coordinates known, or those found without any."""
+    def _known_coordinates(self, T: Pose, q: Array | None, t: Any) -> Array:
+        """The coordinates q, or those of T where q is None."""
         return self.coordinates(T, None, t) if q is None else q
 
 
 class Chart(Coupling):
-    """A coupling given by its poses: write `dof` and `pose(q)`, all else is derived.
+    """Base of couplings written by their poses: state `dof` and write `pose(q)`.
 
-    S = ∂pose/∂q by forward differentiation; coordinates by Gauss–Newton from the last known ones,
-    so that angles wind over many turns; G from a complement E of S: the first rows of [E | S]⁻¹.
-    By default E is orthonormal to S at each pose, so equal softness of all rows does not depend
-    on which complement it is; `complement` may declare one, and then the order and meaning of the
-    rows are its own. (A constant default would make W singular where S turns by 90° in C.)
-    Off the surface a pose is projected along E.
+    The rest is derived. S = ∂pose/∂q comes from forward differentiation. Coordinates come from
+    Gauss–Newton steps that begin at the last known ones, so that angles count turns. G comes from a
+    complement E of S: it is the first rows of [E | S]⁻¹. A pose off the surface is projected along
+    E. By default E is orthonormal to S at each pose; a softness that is equal for all rows then
+    does not depend on which E is taken. A subclass may override `complement` to give its bilateral
+    rows an order and a meaning of their own. (A complement that is constant in C would make W
+    singular where S turns by 90° in C.)
 
-    length: metres that weigh as much as one radian where poses are compared [m]. Only the default
-        complement, and with it the projection of poses off the surface, depends on it.
-    iterations: Gauss–Newton steps taken from the last known coordinates
+    length: metres that weigh as much as one radian where two poses are compared [m]. It affects the
+        default complement alone, and thereby the projection of poses off the surface.
+    iterations: number of Gauss–Newton steps from the last known coordinates
 
     >>> @struct
     ... class Screw(Chart):
@@ -169,19 +204,19 @@ class Chart(Coupling):
     iterations: ClassVar[int] = 3
 
     def complement(self, q: Array) -> Array:
-        """E, shape (6, 6 - k): twists that the joint resists, one for each bilateral row."""
+        """E, shape (6, 6 - k): the twists that the joint resists, one for each bilateral row."""
         # Constant for differentiation: what E turns within its span turns the rows among
         # themselves, and G does not feel what E moves along S.
         return orthonormal_complement(jax.lax.stop_gradient(self.motion_at(q)), self.length)
 
     def motion_at(self, q: Array) -> Array:
-        """S at the pose with coordinates q, shape (6, k)."""
+        """Motion subspace S at the pose with coordinates q, shape (6, k)."""
         return motion_of(self.pose, q)
 
     def rows_at(self, q: Array) -> Array:
-        """W = [E | S]⁻¹ at the pose with coordinates q, shape (6, 6)."""
+        """Wrench rows W = [E | S]⁻¹ at the pose with coordinates q, shape (6, 6)."""
         E, S = self.complement(q), self.motion_at(q)
-        if self._declares_complement:
+        if overrides(self, Chart.complement):
             return inverse(jnp.concatenate([E, S], axis=1))
         # The same where Eᵀ H S = 0, Eᵀ H E = 1; and N with its derivative as E turns with S.
         EH, SH = transpose(metric(E, self.length)), transpose(metric(S, self.length))
@@ -191,10 +226,10 @@ class Chart(Coupling):
         return jnp.concatenate([EH - product(product(EH, S), N), N], axis=0)
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
-        """Coordinates of T projected along E, found from q (zero by default).
+        """Coordinates of T projected along E, by Gauss–Newton steps from q (zero by default).
 
-        Solves N e = 0 for e = error_twist(T_CG). With the default complement this is Sᵀ H e = 0,
-        H = diag(1, 1, 1, ℓ², ℓ², ℓ²): the nearest pose of the surface.
+        The steps solve N e = 0 for e = error_twist(T_CG). With the default complement this is
+        Sᵀ H e = 0 with H = diag(1, 1, 1, ℓ², ℓ², ℓ²): the nearest pose of the surface.
         """
         if self.dof == 0:
             return self.zero(T)
@@ -209,28 +244,25 @@ class Chart(Coupling):
         error = multiply(W, error_twist(self.pose(q).inverse() @ T))[: 6 - self.dof]
         return CouplingRows(W, error, q, jnp.zeros_like(error))
 
-    @property
-    def _declares_complement(self) -> bool:
-        return type(self).complement is not Chart.complement
-
-    def _pull(self, q: Array, T: Pose) -> Array:
-        """N e up to a regular factor; zero at the projection."""
-        rows, _ = self._pulling_rows(q)
+    def _projection_error(self, q: Array, T: Pose) -> Array:
+        """N e up to a regular factor, shape (k,); zero at the projection of T."""
+        rows, _ = self._projection_rows(q)
         return multiply(rows, error_twist(self.pose(q).inverse() @ T))
 
-    def _pulling_rows(self, q: Array) -> tuple[Array, Array]:
-        """Rows (k, 6) that span N, Sᵀ H unless a complement is declared; and S."""
+    def _projection_rows(self, q: Array) -> tuple[Array, Array]:
+        """Rows (k, 6) with the span of N, Sᵀ H for the default complement; and S."""
         S = self.motion_at(q)
-        if self._declares_complement:
+        if overrides(self, Chart.complement):
             return self.rows_at(q)[6 - self.dof :], S
         return transpose(metric(S, self.length)), S
 
 
 @struct
 class Derived(Chart):
-    """The derived form of another coupling: its poses alone, everything else from `Chart`.
+    """The coupling `of` reduced to its poses, with rows and coordinates derived by `Chart`.
 
-    What a hand-written coupling is checked against.
+    Zero, positive directions and units are those of `of`. It serves to check rows that are written
+    by hand: both must read the same coordinates and permit the same motion.
     """
 
     of: Coupling
@@ -246,17 +278,24 @@ class Derived(Chart):
 
 
 class Residual(Coupling):
-    """A coupling given by its errors: write `dof` and `residual(T, t)` of 6 - dof components.
+    """Base of couplings written by their errors: state `dof` and write `residual(T, t)`.
 
-    G = ∂φ/∂(twist of C), so φ̇ = G v_CD + ∂φ/∂t holds everywhere, off the surface too. Unless
-    `coordinates` is overridden, the coordinates are those of displacements from `reference`
-    along its free directions S₀ (at t = 0): q = S₀ᵀ H (p, r). Where S₀ turns about one axis only,
-    r is the angle about it, counted over many turns; else the rotation vector, continued from its
-    last value until 2π. They serve within the range where N and G stay independent (free
-    directions turned by less than 90° from the reference).
+    The residual has 6 - dof components, which are 0 where the joint permits the pose. The rest is
+    derived. G is the derivative of φ with respect to the twist of C, so φ̇ = G v_CD + ∂φ/∂t holds
+    everywhere, off the surface too.
+
+    By default the coordinates measure the displacement from the pose `reference` along its free
+    directions S₀ (at t = 0): q = S₀ᵀ H (p, r), with p the displacement of C's origin and r the
+    rotation vector, both in the axes of the reference. They are zero at the reference. Where S₀
+    permits rotation about one axis only, r is the angle about this axis and counts turns. Otherwise
+    r is the rotation vector, continued from its last value until 2π. The order and the signs of the
+    columns of S₀ come from a factorization; `motion_subspace` shows them. These coordinates serve
+    while N and G stay independent, which is while the free directions have turned by less than 90°
+    from those of the reference. A subclass that needs other coordinates overrides `coordinates`,
+    and `pose` too where that has a closed form.
 
     length: metres that weigh as much as one radian in S₀ᵀ H [m]
-    iterations: Newton steps from a pose to the surface, in `pose` and `project`
+    iterations: number of Newton steps from a pose to the surface, in `pose` and `project`
 
     >>> from jaxjoints.algebra.spatial import norm
     >>> @struct
@@ -274,16 +313,16 @@ class Residual(Coupling):
     length: ClassVar[float] = 1.0
     iterations: ClassVar[int] = 12
 
+    @abstractmethod
     def residual(self, T: Pose, t: Array) -> Array:
-        """Errors φ [m or rad] at T = T_CD and time t [s], shape (6 - dof,)."""
-        raise NotImplementedError
+        """Errors φ [m or rad] at the pose T = T_CD and the time t [s], shape (6 - dof,)."""
 
     def reference(self) -> Pose:
-        """The pose where the coordinates are zero, on the surface or near it."""
+        """Pose T_CD where the coordinates are zero, on the surface or near it."""
         return Pose.identity()
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
-        """Coordinates of a pose, continued from q (zero by default)."""
+        """Coordinates of the pose T = T_CD, continued from q (zero by default)."""
         reference, S = self._origin(T.p.dtype)
         if self.dof == 0:
             return self.zero(T)
@@ -291,7 +330,7 @@ class Residual(Coupling):
         near = multiply(S[3:], self.zero(T) if q is None else q)
         axis, single = single_axis(S[3:])
         angle = twist_angle(twist_part(moved.q, axis), axis, dot(axis, near)[None])
-        vector = unwind(quat_to_rotation_vector(moved.q), near)
+        vector = unwrap_rotation_vector(quat_to_rotation_vector(moved.q), near)
         turned = jnp.where(single, angle * axis, vector)
         return multiply_transposed(metric(S, self.length), jnp.concatenate([moved.p, turned]))
 
@@ -304,13 +343,13 @@ class Residual(Coupling):
         return CouplingRows(W, error, self.coordinates(T, q, t), drift)
 
     def pose(self, q: Array, t: Any = 0.0) -> Pose:
-        """Pose on the surface with coordinates q, by Newton's method from the reference."""
+        """Pose on the surface with coordinates q at time t, by Newton steps from the reference."""
         reference, S = self._origin(q.dtype)
         start = retract(reference, multiply(S, q)) if self.dof else reference
         return on_surface(self, start, q, t)
 
     def project(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> tuple[Pose, Array]:
-        """T_GD on the surface with the coordinates of T = T_CD, and those coordinates."""
+        """Pose T_GD on the surface that has the coordinates of T = T_CD, and these coordinates."""
         q = self.coordinates(T, q, t)
         return on_surface(self, T, q, t), q
 
@@ -323,12 +362,12 @@ class Residual(Coupling):
 
 
 def on_surface(coupling: Residual, near: Pose, q: Array, t: Any = 0.0) -> Pose:
-    """The pose where φ = 0 and the coordinates are q, by Newton's method from one nearby."""
+    """Pose where φ = 0 and the coordinates are q, by Newton steps from the pose `near`."""
     return _on_surface(coupling.iterations, coupling, near, q, _time(near, t))
 
 
 def motion_of(pose: Callable[[Array], Pose], q: Array) -> Array:
-    """Body twists ∂pose/∂q per unit speed of each coordinate, shape (6, k)."""
+    """Motion subspace S = ∂pose/∂q, shape (6, k): body twists for unit speeds of q."""
     if q.shape[0] == 0:
         return jnp.zeros((6, 0), q.dtype)
 
@@ -340,37 +379,43 @@ def motion_of(pose: Callable[[Array], Pose], q: Array) -> Array:
 
 @jax.jit
 def _rows(coupling: Coupling, T: Pose, q: Array, t: Array) -> CouplingRows:
-    """The coupling's rows, compiled for the same reason as `_projected`."""
+    """`Coupling.rows`, compiled for the same reason as `_projected`."""
     return coupling.rows(T, q, t)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _projection(iterations: int, chart: Chart, T: Pose, q: Array) -> Array:
-    """Zero of `chart._pull` near q: Gauss–Newton steps, then two with the slope they end at."""
+    """Root of `chart._projection_error` near q: Gauss–Newton steps, then two steps that share the
+    exact slope at the last iterate.
+    """
 
     def improve(_, q):
-        rows, S = chart._pulling_rows(q)
+        rows, S = chart._projection_rows(q)
         step = multiply(rows, error_twist(chart.pose(q).inverse() @ T))
         return q + multiply(regular_inverse(product(rows, S)), step)
 
     q = jax.lax.fori_loop(0, iterations, improve, q)
-    step = regular_inverse(-jax.jacfwd(chart._pull)(q, T))
-    return jax.lax.fori_loop(0, 2, lambda _, q: q + multiply(step, chart._pull(q, T)), q)
+    step = regular_inverse(-jax.jacfwd(chart._projection_error)(q, T))
+
+    def correct(_, q):
+        return q + multiply(step, chart._projection_error(q, T))
+
+    return jax.lax.fori_loop(0, 2, correct, q)
 
 
 @_projection.defjvp
 def _projection_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
-    """Derivative of the implicit function; q, where the search began, has no part in it."""
+    """Derivative of the implicit function. It does not depend on q, where the iteration began."""
     chart, T, start = primals
     q = _projected(iterations, chart, T, start)
-    pulled = jax.jvp(lambda chart, T: chart._pull(q, T), (chart, T), tangents[:2])[1]
-    slope = jax.jacfwd(chart._pull)(q, T)
-    return q, multiply(regular_inverse(-slope), pulled)
+    change = jax.jvp(lambda chart, T: chart._projection_error(q, T), (chart, T), tangents[:2])[1]
+    slope = jax.jacfwd(chart._projection_error)(q, T)
+    return q, multiply(regular_inverse(-slope), change)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _meeting(iterations: int, coupling: Residual, T: Pose, q: Array, t: Array) -> Pose:
-    """The pose near T where φ = 0 and the coordinates are q, by Newton's method."""
+def _newton_to_surface(iterations: int, coupling: Residual, T: Pose, q: Array, t: Array) -> Pose:
+    """Pose near T where φ = 0 and the coordinates are q, by Newton's method."""
 
     def improve(_, T):
         rows = coupling.rows(T, q, t)
@@ -380,23 +425,23 @@ def _meeting(iterations: int, coupling: Residual, T: Pose, q: Array, t: Array) -
     return jax.lax.fori_loop(0, iterations, improve, T)
 
 
-@_meeting.defjvp
-def _meeting_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Pose, Pose]:
-    """Derivative of the implicit function; T, where the search began, has no part in it."""
+@_newton_to_surface.defjvp
+def _newton_to_surface_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Pose, Pose]:
+    """Derivative of the implicit function. It does not depend on T, where the iteration began."""
     coupling, start, q, t = primals
     T = _on_surface(iterations, coupling, start, q, t)
 
     def errors(coupling, target, t):
-        reached = coupling.coordinates(T, q, t) - target
-        return jnp.concatenate([coupling.residual(T, t), reached])
+        difference = coupling.coordinates(T, q, t) - target
+        return jnp.concatenate([coupling.residual(T, t), difference])
 
-    moved = jax.jvp(errors, (coupling, q, t), (tangents[0], *tangents[2:]))[1]
-    return T, tangent_of(T, -multiply(inverse(coupling.wrenches(T, q, t)), moved))
+    change = jax.jvp(errors, (coupling, q, t), (tangents[0], *tangents[2:]))[1]
+    return T, tangent_of(T, -multiply(inverse(coupling.wrenches(T, q, t)), change))
 
 
 # Compiled: outside of `jit` their small operations would take seconds, one by one.
 _projected = jax.jit(_projection, static_argnums=0)
-_on_surface = jax.jit(_meeting, static_argnums=0)
+_on_surface = jax.jit(_newton_to_surface, static_argnums=0)
 _inverse = jax.jit(inverse)
 
 

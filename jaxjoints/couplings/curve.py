@@ -1,4 +1,4 @@
-"""A point of C on a curve or a surface in D given by functions; C turns freely."""
+"""Joints that keep a point of C on a curve or a surface in D, which functions describe."""
 
 from typing import Any, ClassVar
 
@@ -9,23 +9,30 @@ from jax import Array
 
 from ..algebra.pytree import struct
 from ..algebra.spatial import Pose, basis, cross, dot, norm, quat_to_rotation_vector, unit
+from .angles import unwrap_rotation_vector
 from .coupling import Chart, Residual, on_surface
 from .functions import Function, Linear, Spline, check_functions
-from .winding import unwind
 from .wrench import along
 
 
 @struct
 class PointOnCurve(Chart):
-    """The origin of C stays on a curve in D; C turns freely: a bead on a wire.
+    """Bead on a wire: C's origin stays on a curve in D, and C turns freely.
 
-    Four coordinates: the curve's parameter s, in whatever unit its functions take it, and the
-    rotation vector of T_CD [rad], continued from its last value as in `Ball`. Forces, motors and
-    limits along s are per unit of s: where |dp/ds| = 1 (`through` comes near), along the path [m].
-    Off the curve a pose is projected on its nearest point, found from the last s: a curve may
-    cross itself, and on a closed one s counts the rounds. dp/ds must not vanish.
+    C is fixed on the child body, D on the parent body.
 
-    curve: x(s), y(s), z(s) [m], functions of coordinate 0 (`Spline`, `Polynomial`, one's own)
+    q[0]: parameter s of the curve, in the unit that its functions take. Zero and the positive
+        direction are those of s in these functions.
+    q[1:]: rotation vector of C in D [rad], zero where the axes of C and D are parallel, positive by
+        the right-hand rule, continued from its last value as in `Ball`
+
+    Forces of laws on coordinate 0 are per unit of s. They are forces along the curve [N] where
+    |dp/ds| = 1; a curve of `through` comes near to that. A pose off the curve is projected on the
+    nearest point of the curve, which is searched from the last s. So a curve may cross itself, and
+    on a closed curve s counts the rounds. dp/ds must not vanish.
+
+    curve: x(s), y(s), z(s) in D [m], functions of coordinate 0 (`Spline`, `Polynomial` or a
+        user's `Function`)
 
     >>> wire = PointOnCurve.through([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 2.0, 0.0]])
     >>> print(wire.pose(jnp.array([3.0, 0.0, 0.0, 0.0])).p)
@@ -37,18 +44,21 @@ class PointOnCurve(Chart):
 
     @classmethod
     def through(cls, points: Any) -> "PointOnCurve":
-        """Smooth curve (natural cubic splines) through points (n, 3) of D [m], straight beyond.
+        """Natural cubic splines through points of D, continued by straight lines at both ends.
 
-        s is the way along the straight lines between them [m], about the length of the curve.
+        s is zero at the first point and positive towards the others. It is the length of the
+        straight lines between the points [m], which is nearly the length of the curve.
+
+        points: in D [m], shape (n, 3)
         """
         points = jnp.asarray(points, float)
-        ways = jnp.sqrt(jnp.sum(jnp.diff(points, axis=0) ** 2, axis=1))
-        knots = jnp.concatenate([jnp.zeros(1, points.dtype), jnp.cumsum(ways)])
+        lengths = jnp.sqrt(jnp.sum(jnp.diff(points, axis=0) ** 2, axis=1))
+        knots = jnp.concatenate([jnp.zeros(1, points.dtype), jnp.cumsum(lengths)])
         return cls(tuple(Spline(knots, points[:, i]) for i in range(3)))
 
     def pose(self, q: Array) -> Pose:
-        """Origin at the parameter q[0], rotation vector q[1:]."""
-        return Pose.from_rotation_vector(q[1:], _place(self.curve, q[:1]))
+        """Origin of C at the parameter q[0], rotation vector q[1:]."""
+        return Pose.from_rotation_vector(q[1:], _point(self.curve, q[:1]))
 
     def check(self) -> str | None:
         """See `Coupling.check`."""
@@ -57,16 +67,22 @@ class PointOnCurve(Chart):
 
 @struct
 class PointOnSurface(Chart):
-    """The origin of C stays on a surface in D given by two parameters; C turns freely.
+    """C's origin stays on a surface in D with two parameters, and C turns freely.
 
-    Row: the force along the normal ∂p/∂u × ∂p/∂v; its error is the distance from the nearest point,
-    positive on the normal's side. Five coordinates: the parameters u and v in whatever unit the
-    functions take them, and the rotation vector of T_CD [rad], continued from its last value.
-    One-sided, as on a hilly floor: `Released(PointOnSurface.over(height))` with
-    `Limits(lower=0.0)`. The derivatives by u and v must stay independent: a sphere by its angles
-    has none at its poles.
+    C is fixed on the child body, D on the parent body.
 
-    surface: x, y, z [m], functions of coordinates 0 (u) and 1 (v)
+    q[0], q[1]: parameters u and v of the surface, in the units that its functions take. Zero and
+        the positive directions are those of u and v in these functions.
+    q[2:]: rotation vector of C in D [rad], zero where the axes of C and D are parallel, positive by
+        the right-hand rule, continued from its last value as in `Ball`
+
+    Row: the force along the normal ∂p/∂u × ∂p/∂v. Its error is the distance from the nearest point
+    of the surface [m], positive on the side to which the normal points. The derivatives by u and v
+    must be independent; those of a sphere described by two angles are not at its poles.
+    `Released(PointOnSurface.over(height))` with `Limits(lower=0.0)` is one-sided, like a point
+    above a hilly floor.
+
+    surface: x, y, z in D [m], functions of coordinates 0 (u) and 1 (v)
 
     >>> from jaxjoints.couplings.functions import Polynomial
     >>> bowl = PointOnSurface.over(
@@ -81,17 +97,17 @@ class PointOnSurface(Chart):
 
     @classmethod
     def over(cls, height: Function) -> "PointOnSurface":
-        """The surface z = height(x, y) [m], a function of coordinates 0 and 1: u = x, v = y."""
+        """The surface z = height(x, y) [m], with u = x (coordinate 0) and v = y (coordinate 1)."""
         one, zero = jnp.ones(1), jnp.zeros(())
         return cls((Linear(one, zero), Linear(one, zero, coordinates=(1,)), height))
 
     def pose(self, q: Array) -> Pose:
-        """Origin at the parameters q[:2], rotation vector q[2:]."""
-        return Pose.from_rotation_vector(q[2:], _place(self.surface, q[:2]))
+        """Origin of C at the parameters q[:2], rotation vector q[2:]."""
+        return Pose.from_rotation_vector(q[2:], _point(self.surface, q[:2]))
 
     def complement(self, q: Array) -> Array:
-        """The unit normal, as a displacement in C, shape (6, 1)."""
-        u, v = jax.jacfwd(lambda x: _place(self.surface, x))(q[:2]).T
+        """Unit displacement along the normal, a twist in C, shape (6, 1)."""
+        u, v = jax.jacfwd(lambda x: _point(self.surface, x))(q[:2]).T
         return along(Pose.from_rotation_vector(q[2:]).rotate_inverse(unit(cross(u, v))))[:, None]
 
     def check(self) -> str | None:
@@ -101,15 +117,22 @@ class PointOnSurface(Chart):
 
 @struct
 class PointOnLevelSet(Residual):
-    """The origin of C stays where a function of its position in D is zero; C turns freely.
+    """C's origin stays where a function of its position in D is zero, and C turns freely.
 
-    Row: φ = f/|∇f|, the distance to first order, positive where f is; on the surface a unit force
-    along ∇f. Five coordinates: distances from `start` along two axes p, q of the tangent plane
-    there [m] (`basis` of the normal: x and y where it is z), and the rotation vector of T_CD [rad],
-    continued from its last value. They serve where the normal has turned by less than 90°.
+    C is fixed on the child body, D on the parent body.
 
-    function: f(x, y, z), of coordinates 0, 1, 2; ∇f not 0 on the surface
-    start: where the coordinates are zero, on the surface or near it [m], shape (3,)
+    q[0], q[1]: displacement of C's origin from `start` along two axes u, v of the tangent plane
+        there [m], zero at `start`. u and v are `basis` of the normal ∇f: x and y of D where the
+        normal is z. u × v is in the direction of the normal.
+    q[2:]: rotation vector of C in D [rad], zero where the axes of C and D are parallel, positive by
+        the right-hand rule, continued from its last value as in `Ball`
+
+    Row: φ = f/|∇f|, to first order the distance from the surface [m], positive where f is positive.
+    On the surface its wrench is a unit force along ∇f. The coordinates serve where the normal has
+    turned by less than 90° from that at `start`.
+
+    function: f(x, y, z) of coordinates 0, 1, 2, with ∇f not 0 on the surface
+    start: point in D, on the surface or near it [m], shape (3,)
     """
 
     function: Function
@@ -117,7 +140,7 @@ class PointOnLevelSet(Residual):
     dof: ClassVar[int] = 5
 
     def reference(self) -> Pose:
-        """At the start, not turned."""
+        """Origin of C at `start`, axes parallel."""
         return Pose.translation(jnp.asarray(self.start, float))
 
     def residual(self, T: Pose, t: Array) -> Array:
@@ -128,16 +151,16 @@ class PointOnLevelSet(Residual):
         return (value / jnp.where(steep > 0, steep, 1.0))[None]
 
     def pose(self, q: Array, t: Any = 0.0) -> Pose:
-        """Origin on the surface over q[:2] of the tangent plane, rotation vector q[2:]."""
+        """Origin of C on the surface at q[:2] of the tangent plane, rotation vector q[2:]."""
         start, u, v = self._plane(q.dtype)
         near = Pose.from_rotation_vector(q[2:], start + q[0] * u + q[1] * v)
         return on_surface(self, near, q, t)
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
-        """Distances along the tangent plane and rotation vector, the latter continued from q."""
+        """Displacement along the tangent plane and rotation vector, the latter continued from q."""
         start, u, v = self._plane(T.p.dtype)
         r = quat_to_rotation_vector(T.q)
-        r = r if q is None else unwind(r, q[2:])
+        r = r if q is None else unwrap_rotation_vector(r, q[2:])
         offset = T.p - start
         return jnp.concatenate([jnp.stack([dot(u, offset), dot(v, offset)]), r])
 
@@ -159,5 +182,5 @@ class PointOnLevelSet(Residual):
         return start, *basis(unit(jax.grad(self.function.value)(start)))
 
 
-def _place(functions: tuple[Function, ...], parameters: Array) -> Array:
+def _point(functions: tuple[Function, ...], parameters: Array) -> Array:
     return jnp.stack([function.value(parameters) for function in functions])

@@ -1,4 +1,4 @@
-"""Joints that keep a distance: the rod between two balls, and the rope, which keeps less."""
+"""Joints of two points at a distance: the rod between two balls, and the rope."""
 
 from typing import Any, ClassVar
 
@@ -8,38 +8,45 @@ from jax import Array
 from ..algebra.pytree import struct
 from ..algebra.rotation import quat_from_rotation_vector
 from ..algebra.spatial import Pose, norm, quat_rotate, quat_to_rotation_vector
+from .angles import unwrap_rotation_vector
 from .coupling import Residual
-from .winding import unwind
 from .wrench import check_length
 
 
 @struct
 class DoubleBall(Residual):
-    """The origins of C and D stay `length` apart: a massless rod with a ball at each end.
+    """Massless rod with a ball joint at each end: the origins of C and D stay `length` apart.
 
-    One row, the force along the rod; φ = |p| - length. Coordinates: the direction of the rod in D,
-    as the two components about x and y of the rotation vector that takes z into it [rad], and the
-    rotation vector of C in D [rad]; all zero where C stands at (0, 0, length). Both are continued
-    from their last values.
+    C is fixed on the child body, D on the parent body.
 
-    Special values: where the origins meet, the rod has no direction, its row is zero and errors
-    are not removed. The direction -z is the pole of its two coordinates, 2π the singularity of
-    the rotation vector; both are bounded.
+    q[0], q[1]: direction of the rod from D's origin to C's: the components about x and y of D of
+        the shortest rotation vector that takes z of D into that direction [rad]. By the right-hand
+        rule a positive q[0] inclines the rod towards -y, and a positive q[1] towards +x of D.
+    q[2:]: rotation vector of C in D [rad], positive by the right-hand rule
+        All are zero where C's origin is at (0, 0, length) in D and the axes are parallel. They are
+        continued from their last values.
+
+    Row: the force along the rod; its error is |p| - length [m], with p the position of C's origin.
+
+    Special values: where the origins coincide, the rod has no direction; its row is zero, and its
+    error is not removed. The direction -z is the pole of q[0] and q[1], and 2π is the singularity
+    of the rotation vector; values and rates are kept finite at both.
 
     length: of the rod, > 0 [m]
 
-    Source: ODE double ball (distance joint). Where the origins meet, ODE takes any direction.
+    Source: ODE double ball (distance joint). Where the origins coincide, ODE takes an arbitrary
+    direction.
     """
 
     length: Array
     dof: ClassVar[int] = 5
 
     def reference(self) -> Pose:
-        """Upright, the rod along z."""
+        """The rod along z of D."""
         return Pose.along_z(self.length)
 
     def pose(self, q: Array, t: Any = 0.0) -> Pose:
-        """C at the end of the rod, both turned as the coordinates say."""
+        """Origin of C at the end of a rod in the direction of q[:2], rotation vector q[2:]."""
         return Pose.from_rotation_vector(q[2:], self.length * _direction(q[:2]))
 
     def project(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> tuple[Pose, Array]:
@@ -48,13 +55,13 @@ class DoubleBall(Residual):
         return self.pose(q), q
 
     def residual(self, T: Pose, t: Array) -> Array:
-        """Distance less length [m]."""
+        """Distance of the origins less `length` [m]."""
         return (norm(T.p) - self.length)[None]
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """Direction of the rod and rotation vector of C, continued from q."""
         near = self.zero(T) if q is None else q
-        turn = unwind(quat_to_rotation_vector(T.q), near[2:])
+        turn = unwrap_rotation_vector(quat_to_rotation_vector(T.q), near[2:])
         return jnp.concatenate([_across(T.p, near[:2]), turn])
 
     def check(self) -> str | None:
@@ -64,14 +71,22 @@ class DoubleBall(Residual):
 
 @struct
 class Rope(Residual):
-    """The origins of C and D lie at some distance: with `Limits(upper=length)` a rope of no mass.
+    """The distance of two points as a coordinate: with `Limits(upper=length)` a massless rope.
 
-    No bilateral rows. Six coordinates: the distance [m], and direction and rotation vector as those
-    of `DoubleBall` [rad], all but the distance zero where C stands above D on z. The upper limit
-    on coordinate 0 is the rope's length: hard, or stretching by its `stiffness` and `damping`,
-    never pushing; a `Limits(lower=…)` makes a strut that never pulls.
+    C is fixed on the child body, D on the parent body; the rope ends in their origins. There are no
+    bilateral rows.
 
-    Special value: where the origins meet, the distance has no direction and its row is zero.
+    q[0]: distance of the origins [m], never negative, zero where they coincide
+    q[1], q[2]: direction from D's origin to C's, as q[0] and q[1] of `DoubleBall` [rad], zero where
+        it is z of D
+    q[3:]: rotation vector of C in D [rad], zero where the axes of C and D are parallel, positive by
+        the right-hand rule
+
+    The upper limit on coordinate 0 is the length of the rope. It is hard, or elastic with
+    `stiffness` and `damping`; it pulls and never pushes. `Limits(lower=…)` makes a strut, which
+    pushes and never pulls.
+
+    Special value: where the origins coincide, the distance has no direction, and its row is zero.
 
     >>> from jaxjoints import Limits, SystemBuilder
     >>> world = SystemBuilder()
@@ -88,17 +103,17 @@ class Rope(Residual):
         return jnp.zeros(0, T.p.dtype)
 
     def pose(self, q: Array, t: Any = 0.0) -> Pose:
-        """C at the distance q[0] in the direction of q[1:3], rotation vector q[3:]."""
+        """Origin of C at the distance q[0] in the direction of q[1:3], rotation vector q[3:]."""
         return Pose.from_rotation_vector(q[3:], q[0] * _direction(q[1:3]))
 
     def project(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> tuple[Pose, Array]:
-        """The pose itself: nothing is held but by laws."""
+        """The pose T and its coordinates: there is no surface to project on."""
         return T, self.coordinates(T, q, t)
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """Distance, direction and rotation vector, the latter two continued from q."""
         near = self.zero(T) if q is None else q
-        turn = unwind(quat_to_rotation_vector(T.q), near[3:])
+        turn = unwrap_rotation_vector(quat_to_rotation_vector(T.q), near[3:])
         return jnp.concatenate([norm(T.p)[None], _across(T.p, near[1:3]), turn])
 
 
@@ -109,10 +124,12 @@ def _direction(across: Array) -> Array:
 
 
 def _across(p: Array, near: Array) -> Array:
-    """Components x and y of the rotation vector that takes z into the direction of p."""
+    """Components x and y of the shortest rotation vector that takes z into the direction of p."""
     x, y, z = p
     # The shortest rotation from z to p; at the pole -z, half a turn about x.
     half = jnp.stack([norm(p) + z, -y, x, jnp.zeros_like(z)])
     pole = norm(half) <= 4 * jnp.finfo(z.dtype).eps * norm(p)
     half = jnp.where(pole, jnp.eye(4, dtype=z.dtype)[1], half)
-    return unwind(quat_to_rotation_vector(half), jnp.append(near, jnp.zeros_like(z)))[:2]
+    return unwrap_rotation_vector(
+        quat_to_rotation_vector(half), jnp.append(near, jnp.zeros_like(z))
+    )[:2]

@@ -1,4 +1,4 @@
-"""Surfaces that roll and slide on an ellipsoid: the scapula on the thorax."""
+"""Joints that slide on an ellipsoid, as the scapula does on the thorax."""
 
 from typing import ClassVar
 
@@ -20,8 +20,8 @@ from ..algebra.spatial import (
     twist_of,
     unit,
 )
+from .angles import twist_angle, twist_part, unwrap_angle
 from .coupling import Coupling, CouplingRows
-from .winding import nearest_turn, twist_angle, twist_part
 from .wrench import about, along
 
 LEAST_COSINE = 1e-4
@@ -30,28 +30,39 @@ ITERATIONS = 10
 
 @struct
 class Ellipsoid(Coupling):
-    """C's origin slides on an ellipsoid about D's; C turns about the normal and about its wing.
+    """C's origin slides on an ellipsoid; C turns about the normal and about a tangent, the wing.
 
-    With longitude a and latitude b, C's origin is
-    p = (r_x sin b, -r_y sin a cos b, r_z cos a cos b) for the semi-axes r, and R₂(a, b) has z out
-    of the surface and x = ∂p/∂b along the meridian. Then R_CD = R₂ R_z(θ + α) R_x(φ) R_z(-α): θ
-    turns C about the normal and φ about its wing, the axis (cos α, sin α, 0) of C. Coordinates:
-    a, b, θ, φ [rad]; b in [-90°, 90°].
+    C is fixed on the child body, D on the parent body. D's origin is the centre of the ellipsoid,
+    whose semi-axes r lie along the axes of D. The wing is the axis (cos α, sin α, 0) of C.
 
-    Rows: the force along the normal, the moment that keeps the wing tangent; then the four angles.
-    A pose is projected on the nearest point of the ellipsoid, the wing by the shortest turn into
-    the tangent plane. At the poles (b = ±90°) the rate of a is kept finite, a itself stays as it
-    was.
+    q[0]: longitude a [rad]
+    q[1]: latitude b [rad], in [-90°, 90°]
+    q[2]: angle θ about the normal of the ellipsoid that points outward [rad]
+    q[3]: angle φ about the wing [rad]
+        All are zero where C's origin is at (0, 0, r_z) in D and the axes of C and D are parallel.
+        By the right-hand rule about x and y, a positive a takes C's origin towards -y of D, and a
+        positive b towards +x. θ and φ are positive by the right-hand rule about the normal and the
+        wing. a, θ and φ count turns.
+
+    C's origin is p = (r_x sin b, -r_y sin a cos b, r_z cos a cos b). The rotation R₂(a, b) has its
+    z axis along the normal and its x axis along ∂p/∂b, the meridian. The orientation of C in D is
+    R_CD = R₂ R_z(θ + α) R_x(φ) R_z(-α).
+
+    Rows: the force along the normal, the moment that keeps the wing tangent to the ellipsoid, then
+    the four coordinates. A pose off the surface is projected on the nearest point of the ellipsoid,
+    and its wing by the shortest rotation into the tangent plane. At the poles (b = ±90°) a keeps
+    its last value, and its rate is kept finite.
 
     radii: semi-axes r [m], > 0, shape (3,)
-    wing: α [rad]
-    exact: False takes R₂ = R_x(a) R_y(b), as OpenSim does, whose z is the normal of a sphere only;
-        C's origin is projected along the true normal all the same
+    wing: α, the direction of the wing [rad], positive from x towards y of C
+    exact: False takes R₂ = R_x(a) R_y(b), as OpenSim does; its z axis is the normal of a sphere
+        only. C's origin is projected along the true normal in any case (static)
 
     Source: ArtiSynth EllipsoidCoupling (same poses, projection and coordinates). Its rows mix
-    metres and radians: bilateral rows are any orthonormal basis, those of coordinates the
-    pseudo-inverse of S. Ours span the same and differ in the latter by bilateral rows only, so
-    that they are the derivatives of the coordinates off the tangent directions too.
+    metres and radians: the bilateral rows are an arbitrary orthonormal basis, and the rows of the
+    coordinates are the pseudo-inverse of S. The bilateral rows here have the same span. The rows of
+    the coordinates here differ by bilateral rows alone, so that they are the derivatives of the
+    coordinates in directions off the surface too.
     """
 
     radii: Array
@@ -60,27 +71,27 @@ class Ellipsoid(Coupling):
     dof: ClassVar[int] = 4
 
     def pose(self, q: Array) -> Pose:
-        """The point of longitude q[0] and latitude q[1]; turns q[2], q[3] about normal and wing."""
+        """Origin at longitude q[0] and latitude q[1]; angles q[2], q[3] about normal and wing."""
         wing = jnp.asarray(self.wing, q.dtype)
         turned = Pose.about_z(q[2] + wing) @ Pose.about_x(q[3]) @ Pose.about_z(-wing)
         return _surface_pose(_radii(self, q.dtype), q[:2], self.exact) @ turned
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
-        """Longitude, latitude and the two turns, continued from q."""
+        """Longitude, latitude and the two angles, continued from q."""
         near = self.zero(T) if q is None else q
         radii, wing = _radii(self, T.p.dtype), jnp.asarray(self.wing, T.p.dtype)
-        place = nearest_turn(_nearest(radii, T.p, near[0]), near[:2])
-        surface = _surface_pose(radii, place, self.exact)
+        position = unwrap_angle(_nearest(radii, T.p, near[0]), near[:2])
+        surface = _surface_pose(radii, position, self.exact)
         local = quat_multiply(quat_conjugate(surface.q), T.q)
         local = quat_multiply(local, Pose.about_z(wing).q)
         x = quat_rotate(local, jnp.eye(3, dtype=local.dtype)[0])
         # Protects atan2(0, 0) from a wing along the normal.
-        lost = x[0] * x[0] + x[1] * x[1] <= jnp.finfo(x.dtype).tiny
-        heading = arctan2(x[1], jnp.where(lost, 1.0, x[0]))
+        undefined = x[0] * x[0] + x[1] * x[1] <= jnp.finfo(x.dtype).tiny
+        heading = arctan2(x[1], jnp.where(undefined, 1.0, x[0]))
         rest = quat_multiply(quat_conjugate(Pose.about_z(heading).q), local)
         axis = jnp.eye(3, dtype=rest.dtype)[0]
         turn = twist_angle(twist_part(rest, axis), axis, near[3:])
-        return jnp.concatenate([place, nearest_turn((heading - wing)[None], near[2:3]), turn])
+        return jnp.concatenate([position, unwrap_angle((heading - wing)[None], near[2:3]), turn])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
         """See `Coupling.rows`."""
@@ -98,17 +109,29 @@ class Ellipsoid(Coupling):
 
 @struct
 class Ellipsoid3(Coupling):
-    """C's origin slides on an ellipsoid about D's, its z axis normal to it; C turns about z.
+    """C's origin slides on an ellipsoid, and C turns about the normal, which is its z axis.
 
-    R_CD = R₂(a, b) R_z(θ) with longitude a, latitude b and R₂ of `Ellipsoid`. Coordinates: a, b,
-    θ [rad]; b in [-90°, 90°]. Rows: the force along the normal, moments about x and y of C; then
-    the three angles. C's z axis is projected by the shortest turn.
+    C is fixed on the child body, D on the parent body. D's origin is the centre of the ellipsoid,
+    whose semi-axes r lie along the axes of D.
 
-    radii: semi-axes [m], > 0, shape (3,)
+    q[0]: longitude a [rad]
+    q[1]: latitude b [rad], in [-90°, 90°]
+    q[2]: angle θ about the normal of the ellipsoid that points outward [rad]
+        All are zero where C's origin is at (0, 0, r_z) in D and the axes of C and D are parallel.
+        By the right-hand rule about x and y, a positive a takes C's origin towards -y of D, and a
+        positive b towards +x. θ is positive by the right-hand rule about the normal. a and θ count
+        turns.
+
+    The orientation of C in D is R_CD = R₂(a, b) R_z(θ), with R₂ as in `Ellipsoid`.
+
+    Rows: the force along the normal, moments about x and y of C, then the three coordinates. C's z
+    axis is projected by the shortest rotation.
+
+    radii: semi-axes r [m], > 0, shape (3,)
     exact: as in `Ellipsoid`
 
-    Source: ArtiSynth EllipsoidCoupling3d (same poses, projection and coordinates; rows as said of
-    `Ellipsoid`).
+    Source: ArtiSynth EllipsoidCoupling3d (same poses, projection and coordinates; its rows differ
+    from those here as they do for `Ellipsoid`).
     """
 
     radii: Array
@@ -116,19 +139,19 @@ class Ellipsoid3(Coupling):
     dof: ClassVar[int] = 3
 
     def pose(self, q: Array) -> Pose:
-        """The point of longitude q[0] and latitude q[1], turned by q[2] about its normal."""
+        """Origin at longitude q[0] and latitude q[1]; angle q[2] about the normal."""
         surface = _surface_pose(_radii(self, q.dtype), q[:2], self.exact)
         return surface @ Pose.about_z(q[2])
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
-        """Longitude, latitude and the turn about the normal, continued from q."""
+        """Longitude, latitude and the angle about the normal, continued from q."""
         near = self.zero(T) if q is None else q
         radii = _radii(self, T.p.dtype)
-        place = nearest_turn(_nearest(radii, T.p, near[0]), near[:2])
-        surface = _surface_pose(radii, place, self.exact)
+        position = unwrap_angle(_nearest(radii, T.p, near[0]), near[:2])
+        surface = _surface_pose(radii, position, self.exact)
         axis = jnp.eye(3, dtype=T.p.dtype)[2]
         local = quat_multiply(quat_conjugate(surface.q), T.q)
-        return jnp.concatenate([place, twist_angle(twist_part(local, axis), axis, near[2:])])
+        return jnp.concatenate([position, twist_angle(twist_part(local, axis), axis, near[2:])])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
         """See `Coupling.rows`."""
@@ -147,7 +170,10 @@ def _rows(
     resisted: tuple[Array, ...],
     turning: tuple[Array, ...],
 ) -> CouplingRows:
-    """Rows at T from the axes, in C and at right angles, about which C is held and turns."""
+    """Rows at T.
+
+    resisted, turning: orthogonal axes in C about which C must not turn and about which it turns
+    """
     radii = _radii(coupling, q.dtype)
     G = coupling.pose(q)
     normal = unit(G.p / (radii * radii))
@@ -168,20 +194,20 @@ def _rows(
     read_b = G.rotate_inverse(cross(normal, east) / volume)
 
     def reading(axis):
-        """Reads the angular velocity about an axis beyond that of R₂."""
+        """Row whose product with the twist is the angular velocity about an axis relative to R₂."""
         return about(axis) - along(dot(axis, spin_a) * read_a + dot(axis, spin_b) * read_b)
 
     G_rows = along(G.rotate_inverse(normal)), *map(reading, resisted)
     N_rows = along(read_a), along(read_b), *map(reading, turning)
     off = quat_to_rotation_vector(quat_multiply(quat_conjugate(G.q), T.q))
     error = jnp.stack([dot(normal, T.p - G.p), *(dot(axis, off) for axis in resisted)])
-    # The projection is normal to the surface: what `reading` takes from the force is 0 on it.
+    # T.p - G.p is along the normal, where the force part of `reading` is 0: it adds no error.
     return CouplingRows(jnp.stack([*G_rows, *N_rows]), error, q, jnp.zeros_like(error))
 
 
-def _surface_pose(radii: Array, place: Array, exact: bool) -> Pose:
-    """Pose with C's origin at a longitude and latitude, and the rotation R₂."""
-    a, b = place
+def _surface_pose(radii: Array, position: Array, exact: bool) -> Pose:
+    """Pose with C's origin at a (longitude, latitude), and the rotation R₂."""
+    a, b = position
     s1, c1, s2, c2 = jnp.sin(a), jnp.cos(a), jnp.sin(b), jnp.cos(b)
     normal = jnp.stack([s2, -s1 * c2, c1 * c2])
     p = radii * normal
@@ -197,7 +223,7 @@ def _nearest(radii: Array, p: Array, longitude: Array) -> Array:
 
     The point is x_i = r_i² p_i / (s + r_i²) with Σ (x_i / r_i)² = 1. The norm's reciprocal is
     concave in s, so Newton's method from the left of the root stays there and is fast.
-    longitude: the one taken at the poles
+    longitude: result at the poles, where it is undetermined [rad]
     """
     squares = radii * radii
 

@@ -1,4 +1,4 @@
-"""A joint whose six components of rotation and translation are functions of its coordinates."""
+"""A joint whose three rotations and three displacements are functions of its coordinates."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,20 +15,29 @@ NOT_MOVING = (Constant(0.0),) * 3
 
 @struct
 class FunctionDriven(Chart):
-    """C turns by f₀, f₁, f₂ about three axes in turn and moves by f₃, f₄, f₅ along three axes of D.
+    """Joint whose rotations and displacements are functions of its coordinates, such as a knee.
 
-    R_CD = R(a₀, f₀(q)) R(a₁, f₁(q)) R(a₂, f₂(q)), p = Σ f₃₊ᵢ(q) bᵢ, with functions of up to six
-    coordinates q (`Constant`, `Linear`, `Polynomial`, `Spline`, `Sum`, or one's own `Function`):
-    a knee whose centre moves as it bends. The coordinates are what the functions take them for.
+    C is fixed on the child body, D on the parent body. C turns by f₀, f₁, f₂ about three axes in
+    succession, and its origin moves by f₃, f₄, f₅ along three axes of D:
+    R_CD = R(a₀, f₀(q)) R(a₁, f₁(q)) R(a₂, f₂(q)) and p = Σ f₃₊ᵢ(q) bᵢ.
+
+    q: up to six coordinates, in the units that the functions take. Zero and the positive directions
+        of q are those of the functions. A positive value of f₀, f₁ or f₂ turns C by the right-hand
+        rule about its axis, a positive value of f₃, f₄ or f₅ moves C in the direction of its axis.
+
+    The functions are `Constant`, `Linear`, `Polynomial`, `Spline`, `Sum` or a user's `Function`.
 
     dof: number of coordinates (static)
-    rotations: f₀, f₁, f₂ [rad]; translations: f₃, f₄, f₅ [m]
-    rotation_axes: a₀, a₁, a₂, each fixed in the frame turned so far, of any length but 0, shape
-        (3, 3), one axis in each row; translation_axes: b₀, b₁, b₂, likewise, in D
+    rotations: f₀, f₁, f₂ [rad]
+    translations: f₃, f₄, f₅ [m]
+    rotation_axes: a₀, a₁, a₂, each in the frame that the rotations before it have turned, of any
+        length but 0, one axis in each row, shape (3, 3)
+    translation_axes: b₀, b₁, b₂ in D, of any length but 0, one axis in each row, shape (3, 3)
 
-    Source: ArtiSynth OpenSimCustomCoupling, OpenSim's CustomJoint. Rows of coordinates are the same
-    (the pseudo-inverse of S, in metres and radians), bilateral rows span the same. ArtiSynth
-    projects by one Newton step from the last coordinates, here the steps are taken to the end.
+    Source: ArtiSynth OpenSimCustomCoupling, OpenSim's CustomJoint. The rows of the coordinates are
+    the same (the pseudo-inverse of S, in metres and radians), the bilateral rows have the same
+    span. ArtiSynth projects by one Newton step from the last coordinates; here the iteration goes
+    on until it has converged.
 
     >>> from jaxjoints.couplings.functions import Linear, Polynomial
     >>> knee = FunctionDriven(
@@ -47,14 +56,14 @@ class FunctionDriven(Chart):
     translation_axes: Array = X_Y_Z
 
     def pose(self, q: Array) -> Pose:
-        """Three rotations and a displacement, each by its function of q."""
+        """Three rotations and three displacements, each by its function of q."""
         turns = unit(jnp.asarray(self.rotation_axes, q.dtype).T)
-        ways = unit(jnp.asarray(self.translation_axes, q.dtype).T)
-        moved = [function.value(q) for function in self.translations]
+        directions = unit(jnp.asarray(self.translation_axes, q.dtype).T)
+        distances = [function.value(q) for function in self.translations]
         first, second, third = (
             Pose.about(turns[:, i], function.value(q)) for i, function in enumerate(self.rotations)
         )
-        p = sum(distance * ways[:, i] for i, distance in enumerate(moved))
+        p = sum(distance * directions[:, i] for i, distance in enumerate(distances))
         return Pose(p, (first @ second @ third).q)
 
     def check(self) -> str | None:
@@ -79,5 +88,5 @@ class FunctionDriven(Chart):
     def normalized(self) -> "FunctionDriven":
         """See `Coupling.normalized`."""
         axes = (self.rotation_axes, self.translation_axes)
-        turns, ways = (unit(jnp.asarray(a, float).T).T for a in axes)
-        return replace(self, rotation_axes=turns, translation_axes=ways)
+        rotation, translation = (unit(jnp.asarray(a, float).T).T for a in axes)
+        return replace(self, rotation_axes=rotation, translation_axes=translation)

@@ -1,5 +1,6 @@
 """Scalar functions of a joint's coordinates: constant, linear, polynomial, spline, and sums."""
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import jax
@@ -10,27 +11,33 @@ from jax import Array
 from ..algebra.pytree import static, struct
 
 
-class Function:
-    """Base: a frozen record whose leaves are the function's own parameters.
+class Function(ABC):
+    """Base of scalar functions f(q) of the coordinates of a joint.
 
-    A function f(q) of the coordinates q (k,) of a joint, [m] or [rad]. Write `value(q)`, any
-    formula, and list the coordinates it uses in `coordinates`.
+    A function is a frozen record (`struct`) whose leaves are its parameters. A subclass writes
+    `value(q)` in jax.numpy, and lists the coordinates that it uses in `coordinates`. The joint that
+    uses a function says what its value means and in which unit.
+
+    coordinates: numbers of the coordinates that the value depends on, from 0
     """
 
     coordinates: tuple[int, ...]
 
+    @abstractmethod
     def value(self, q: Array) -> Array:
-        """f(q), a scalar, for all coordinates q of the joint, shape (k,)."""
-        raise NotImplementedError
+        """f(q), a scalar, shape ().
+
+        q: all coordinates of the joint [m or rad], shape (k,)
+        """
 
     def check(self) -> str | None:
-        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+        """What is wrong with the parameters, which are concrete numbers, as a sentence, or None."""
         return None
 
 
 @struct
 class Constant(Function):
-    """f = `number`."""
+    """f = number, whatever the coordinates are."""
 
     number: Array | float = 0.0
     coordinates: ClassVar[tuple[int, ...]] = ()
@@ -48,7 +55,9 @@ class Constant(Function):
 class Linear(Function):
     """f = offset + Σ slopes[i] q[coordinates[i]].
 
-    slopes: shape (m,), one for each of the m coordinates
+    slopes: df/dq for each of the m coordinates, shape (m,)
+    offset: f at q = 0
+    coordinates: numbers of the m coordinates (static)
     """
 
     slopes: Array
@@ -73,9 +82,10 @@ class Linear(Function):
 
 @struct
 class Polynomial(Function):
-    """f = Σ coefficients[i, j, …] q_a^i q_b^j … of coordinates a, b and so on.
+    """f = Σ coefficients[i, j, …] q_a^i q_b^j …, with (a, b, …) = coordinates.
 
-    coefficients: powers ascending, one axis for each coordinate, shape (n,) or (n, m) and so on
+    coefficients: of ascending powers, one axis for each coordinate, shape (n,) or (n, m) and so on
+    coordinates: numbers a, b, … of the coordinates (static)
     """
 
     coefficients: Array
@@ -102,13 +112,14 @@ class Polynomial(Function):
 
 @struct
 class Spline(Function):
-    """Natural cubic spline through (knots, values): twice continuously differentiable.
+    """Natural cubic spline of one coordinate, twice continuously differentiable.
 
-    Beyond the outer knots it goes on straight. Gradients with respect to knots and values are
-    exact.
+    Beyond the first and the last knot f is a straight line with the slope that it has there. The
+    gradients with respect to knots and values are exact.
 
     knots: values of the coordinate, strictly ascending, at least 2, shape (n,)
     values: f at the knots, shape (n,)
+    coordinates: the number of the coordinate, a tuple of one (static)
     """
 
     knots: Array
@@ -129,7 +140,7 @@ class Spline(Function):
         cubic = (bend[i + 1] - bend[i]) / (6 * h)
         along = slope + s * (bend[i] + 3 * s * cubic)
         curve = values[i] + s * (slope + s * (bend[i] / 2 + s * cubic))
-        # Outside, `inside` is an outer knot, whatever x: the slope there alone carries on.
+        # Outside, `inside` is the first or the last knot, and the slope there continues.
         return curve + along * (x - inside)
 
     def check(self) -> str | None:
@@ -155,13 +166,13 @@ class Spline(Function):
 
 @struct
 class Sum(Function):
-    """f = Σ terms."""
+    """f = Σ terms, the sum of other functions."""
 
     terms: tuple[Function, ...]
 
     @property
     def coordinates(self) -> tuple[int, ...]:
-        """All coordinates that a term uses."""
+        """Numbers of all coordinates that a term uses."""
         return tuple(sorted({i for term in self.terms for i in term.coordinates}))
 
     def value(self, q: Array) -> Array:
@@ -180,11 +191,14 @@ class Sum(Function):
 
 
 def check_functions(name: str, functions: tuple[Function, ...], dof: int) -> str | None:
-    """What is wrong with a field of three functions (or one) of `dof` coordinates, or None."""
-    wanted = 1 if name == "function" else 3
-    if not isinstance(functions, (tuple, list)) or len(functions) != wanted:
+    """What is wrong with functions of `dof` coordinates, as a sentence, or None.
+
+    name: the field that holds them: "function" for one of them, else a field of three
+    """
+    expected = 1 if name == "function" else 3
+    if not isinstance(functions, (tuple, list)) or len(functions) != expected:
         count = len(functions) if isinstance(functions, (tuple, list)) else 1
-        return f"{name} has {count} functions; it must have {wanted}"
+        return f"{name} has {count} functions; it must have {expected}"
     for i, function in enumerate(functions):
         if not isinstance(function, Function):
             return f"{name}[{i}] {function!r} is not a function; try Constant(0.0)"

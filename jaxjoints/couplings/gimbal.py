@@ -1,4 +1,4 @@
-"""Three successive rotations: the gimbal, and the free joint with its orientation as angles."""
+"""Three successive rotations: the gimbal, and the free joint with Euler angles."""
 
 from itertools import permutations, product
 from typing import ClassVar
@@ -9,8 +9,8 @@ from jax import Array
 from ..algebra.pytree import static, struct
 from ..algebra.rotation import stack
 from ..algebra.spatial import Pose, arctan2, cross, dot, quat_rotate_inverse
+from .angles import unwrap_angle
 from .coupling import Coupling, CouplingRows
-from .winding import nearest_turn
 from .wrench import about, along, axes, stack_rows
 
 ABOUT = {"X": Pose.about_x, "Y": Pose.about_y, "Z": Pose.about_z}
@@ -25,27 +25,37 @@ LEAST_SINE = 1e-4
 
 @struct
 class Gimbal(Coupling):
-    """Ball joint with three angles [rad]: C turns about a first axis fixed in D, then about the
-    second and third as they have been carried along (intrinsic Euler angles).
+    """Spherical joint with intrinsic Euler angles as coordinates.
 
-    Rows: forces along x, y, z of C, then the three angles. A pose has two sets of angles,
-    (a, b, c) and (a + π, b', c - π) with b' = π - b, or -b where first and third axis are the same;
-    the one nearest to the last known angles is taken, each angle with its nearest turn, so angles
-    follow a motion over many turns and across the locked pose.
+    C is fixed on the child body, D on the parent body; their origins coincide. C turns about a
+    first axis, which is fixed in D, then about a second and a third axis that each earlier rotation
+    has carried along; the third is fixed in C. `order` names them: T_CD for "ZYX" is
+    Rz(q[0]) Ry(q[1]) Rx(q[2]).
 
-    Locked (first and third axis in line: b = ±90°, or 0° and 180° where they are the same), only
-    a ± c is determined; the rest stays as it was. Rates 1/cos b are kept below 1e4, and by then
-    N S = 1 fails.
+    q: the angles of the three rotations in this order [rad]. They are zero where the axes of C and
+        D coincide, positive by the right-hand rule about their axes, and count turns.
 
-    order: "ZYX" (yaw, pitch, roll) and the five like it, "ZYZ" and the five like it. The second
-        angle of "ZYZ" is the tilt of C's z axis from D's: `Limits(-most, most, coordinate=1)` on it
-        are the tilt limit of a spherical joint, with a row that is regular when upright too.
-    continuous: False takes the middle angle in [-90°, 90°] ([0°, 180°] for "ZYZ") whatever came
-        before, each angle with its nearest turn
+    A pose has two sets of angles, (a, b, c) and (a + π, b', c - π) with b' = π - b, or b' = -b
+    where the first and the third axis have the same letter. The set nearest to the last known
+    angles is taken, so that angles follow a motion over many turns and through the locked pose.
+
+    Gimbal lock: at b = ±90° (0° and 180° for "ZYZ" and the like) the first and the third axis are
+    in line. Only a + c or a - c is determined there, the other combination keeps its last value.
+    The rates grow as 1/cos b near the lock (1/sin b for "ZYZ" and the like). They are bounded by
+    1e4, and N S = 1 does not hold where the bound acts.
+
+    Rows: forces along x, y, z of C, then the three angles.
+
+    order: three letters X, Y, Z with different neighbours, such as "ZYX" (yaw, pitch, roll) or
+        "ZYZ". The second angle of "ZYZ" is the tilt of C's z axis from D's: `Limits(-most, most,
+        coordinate=1)` make the tilt limit of a spherical joint, whose row is regular also where the
+        tilt is 0. (static)
+    continuous: False takes the second angle in [-90°, 90°] ([0°, 180°] for "ZYZ" and the like)
+        whatever its last value is; each angle still counts turns (static)
 
     Source: ArtiSynth GimbalCoupling for "ZYX" and "XYZ" (the same rows; its Euler filter, whose
-    ranges clip what is known, is left out, and it shares the locked angles already where
-    |cos b| < 0.01, where its angles do not reproduce the pose), SphericalCoupling's tilt limit.
+    ranges clip the last known angles, is left out; it takes the pose as locked where
+    |cos b| < 0.01, and its angles do not reproduce the pose there), SphericalCoupling's tilt limit.
     ArtiSynth's legacy form with the rotation transposed (SphericalRpyJoint) has the order reversed
     and the angles reversed and negated. Angles: Bernardes & Viollet, "Quaternion to Euler angles
     conversion", PLoS ONE 17 (2022).
@@ -54,10 +64,10 @@ class Gimbal(Coupling):
     order: str = static(default="ZYX")
     continuous: bool = static(default=True, kw_only=True)
     dof: ClassVar[int] = 3
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
-        """The three rotations, one in the frame of the one before."""
+        """Three rotations, each in the frame that the one before has turned."""
         return euler_rotation(self.order, q)
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
@@ -80,9 +90,14 @@ class Gimbal(Coupling):
 
 @struct
 class FreeEuler(Coupling):
-    """C moves freely; coordinates: position of C in D [m], three angles of a `Gimbal` [rad].
+    """Free joint whose orientation is given by intrinsic Euler angles.
 
-    No bilateral rows: a place for laws and read-outs.
+    C is fixed on the child body, D on the parent body. There are no bilateral rows; the coordinates
+    serve laws and read-outs.
+
+    q[:3]: position of C's origin in D [m], zero at D's origin, positive along x, y, z of D
+    q[3:]: the three angles of a `Gimbal` [rad], zero where the axes of C and D are parallel,
+        positive by the right-hand rule about their axes
 
     order, continuous: as in `Gimbal`
 
@@ -92,7 +107,7 @@ class FreeEuler(Coupling):
     order: str = static(default="ZYX")
     continuous: bool = static(default=True, kw_only=True)
     dof: ClassVar[int] = 6
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Position q[:3], angles q[3:]."""
@@ -118,13 +133,13 @@ class FreeEuler(Coupling):
 
 
 def euler_rotation(order: str, angles: Array) -> Pose:
-    """Rotations by the angles (3, *b) about the axes of `order`, each in the frame before it."""
+    """Rotations by angles (3, *b) about the axes of `order`, each in the frame turned so far."""
     first, second, third = (ABOUT[axis](angles[i]) for i, axis in enumerate(order))
     return first @ second @ third
 
 
 def euler_angles(order: str, q: Array, near: Array, continuous: bool = True) -> Array:
-    """Angles (3, *b) of a rotation q (4, *b): of its two sets, the one nearest to `near`."""
+    """Angles (3, *b) of a rotation q (4, *b): of their two sets the one nearest to `near`."""
     i, j, k, sign = _axes(order)
     w, x, y, z = q[0], q[1 + i], q[1 + j], q[1 + k]
     same = order[0] == order[2]
@@ -134,23 +149,23 @@ def euler_angles(order: str, q: Array, near: Array, continuous: bool = True) -> 
         # With third axis k = R_j(∓π/2) i these are the angles (a, b ∓ π/2, c) about i, j and i of
         # q ⊗ (1 ∓ j), which is √2 long.
         cosines, sines = (w + sign * y, x + z), (w - sign * y, x - z)
-    total, cosine = _direction(cosines, near[0] + near[2])
-    rest, sine = _direction(sines, near[0] - near[2])
+    total, cosine = _polar(cosines, near[0] + near[2])
+    rest, sine = _polar(sines, near[0] - near[2])
     middle = 2 * arctan2(sine, cosine)
     if not same:
         middle = sign * (jnp.pi / 2 - middle)
-    found = nearest_turn(stack(total + rest, middle, total - rest), near)
+    principal = unwrap_angle(stack(total + rest, middle, total - rest), near)
     if not continuous:
-        return found
+        return principal
     half = jnp.full_like(middle, jnp.pi)
-    other = stack(found[0] + half, -middle if same else half - middle, found[2] - half)
-    other = nearest_turn(other, near)
-    nearer = dot(other - near, other - near) < dot(found - near, found - near)
-    return jnp.where(nearer[None], other, found)
+    other = stack(principal[0] + half, -middle if same else half - middle, principal[2] - half)
+    other = unwrap_angle(other, near)
+    nearer = dot(other - near, other - near) < dot(principal - near, principal - near)
+    return jnp.where(nearer[None], other, principal)
 
 
 def euler_rates(order: str, angles: Array) -> tuple[Array, Array, Array]:
-    """Vectors in C, each (3, *b), that read the rates of the angles from C's angular velocity."""
+    """Three vectors in C, (3, *b) each, whose products with the angular velocity are q̇."""
     units = jnp.eye(3, dtype=angles.dtype).reshape((3, 3) + (1,) * (angles.ndim - 1))
     i, j, k = (units["XYZ".index(axis)] for axis in order)
     third = ABOUT[order[2]](angles[2]).q
@@ -166,7 +181,7 @@ def euler_rates(order: str, angles: Array) -> tuple[Array, Array, Array]:
 
 
 def check_order(order: str) -> str | None:
-    """What is wrong with the name of an order of axes, or None."""
+    """What is wrong with an order of axes, or None."""
     if order not in ORDERS:
         return f"order {order!r} is unknown; it must be one of {', '.join(ORDERS)}"
     return None
@@ -178,12 +193,12 @@ def _axes(order: str) -> tuple[int, int, int, float]:
     return i, j, 3 - i - j, 1.0 if (j - i) % 3 == 1 else -1.0
 
 
-def _direction(point: tuple[Array, Array], known: Array) -> tuple[Array, Array]:
+def _polar(point: tuple[Array, Array], known: Array) -> tuple[Array, Array]:
     """Polar angle of a point (cosine, sine), `known`/2 where it is the origin; and its radius."""
     # Protects atan2 and √ from the origin to rounding: the locked pose.
     square = point[0] * point[0] + point[1] * point[1]
-    lost = square <= (8 * jnp.finfo(square.dtype).eps) ** 2
-    cosine, sine = jnp.where(lost, 1.0, point[0]), jnp.where(lost, 0.0, point[1])
-    angle = jnp.where(lost, known / 2, arctan2(sine, cosine))
-    radius = jnp.sqrt(jnp.where(lost, 1.0, square))
-    return angle, jnp.where(lost, 0.0, radius)
+    locked = square <= (8 * jnp.finfo(square.dtype).eps) ** 2
+    cosine, sine = jnp.where(locked, 1.0, point[0]), jnp.where(locked, 0.0, point[1])
+    angle = jnp.where(locked, known / 2, arctan2(sine, cosine))
+    radius = jnp.sqrt(jnp.where(locked, 1.0, square))
+    return angle, jnp.where(locked, 0.0, radius)

@@ -1,4 +1,4 @@
-"""Joints that slide: slider, cylindrical, helical, translation."""
+"""Joints that slide: slider, cylindrical, helical and translational joint."""
 
 from typing import ClassVar
 
@@ -16,20 +16,26 @@ from ..algebra.spatial import (
     quat_rotate_inverse,
     quat_to_rotation_vector,
 )
+from .angles import twist_angle, twist_part
 from .coupling import Chart, Coupling, CouplingRows
 from .rotary import Z
-from .winding import twist_angle, twist_part
 from .wrench import about, along, axes, check_axis, direction, stack_rows, unit_axis
 
 
 @struct
 class Slider(Coupling):
-    """C slides along `axis` without turning; one coordinate, the distance [m].
+    """Prismatic joint: C slides along an axis without turning.
 
-    Rows: forces along two axes p, q normal to `axis` (x, y for the default axis z), moments about
+    C is fixed on the child body, D on the parent body. Their axes are parallel, and `axis` has the
+    same components in both.
+
+    q[0]: distance of C's origin from D's along `axis` [m]. It is zero where C and D coincide, and
+        positive where C has moved in the direction of `axis`.
+
+    Rows: forces along two axes u, v normal to `axis` (x, y for the default axis z), moments about
     x, y, z, then the force along `axis`.
 
-    axis: direction in C and in D, of any length but 0, shape (3,)
+    axis: direction of any length but 0, shape (3,)
 
     Source: ArtiSynth SliderCoupling (the same rows for axis z); ODE slider; RBDL and
     RigidBodyDynamics.jl prismatic.
@@ -37,7 +43,7 @@ class Slider(Coupling):
 
     axis: Array = Z
     dof: ClassVar[int] = 1
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along the axis."""
@@ -68,12 +74,19 @@ class Slider(Coupling):
 
 @struct
 class Cylindrical(Coupling):
-    """C slides along and turns about `axis`; two coordinates, the distance [m] and the angle [rad].
+    """Cylindrical joint: C slides along an axis and turns about the same axis.
 
-    Rows: forces along and moments about two axes p, q normal to `axis` (x, y for the default axis
-    z), then the force along and the moment about `axis`. The angle is that of a Hinge.
+    C is fixed on the child body, D on the parent body. `axis` has the same components in C and D.
 
-    axis: direction in C and in D, of any length but 0, shape (3,)
+    q[0]: distance of C's origin from D's along `axis` [m]
+    q[1]: angle of C in D about `axis` [rad], which counts turns
+        Both are zero where C and D coincide. A positive distance is in the direction of `axis`, a
+        positive angle turns C about `axis` by the right-hand rule, as in `Hinge`.
+
+    Rows: forces along and moments about two axes u, v normal to `axis` (x, y for the default axis
+    z), then the force along and the moment about `axis`.
+
+    axis: direction of any length but 0, shape (3,)
 
     Source: ArtiSynth CylindricalCoupling (the same rows for axis z, counter-clockwise angle); ODE
     piston, whose forces act at its anchor on body 2: attachment (1, 1).
@@ -81,7 +94,7 @@ class Cylindrical(Coupling):
 
     axis: Array = Z
     dof: ClassVar[int] = 2
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along and rotation by q[1] about the axis."""
@@ -115,15 +128,20 @@ class Cylindrical(Coupling):
 
 @struct
 class Translation(Coupling):
-    """C moves along all axes without turning; coordinates: its position in D [m].
+    """Translational joint: C moves along all three axes of D without turning.
 
-    Rows: moments about x, y, z, then forces along the axes of D.
+    C is fixed on the child body, D on the parent body; their axes are parallel.
+
+    q: position of C's origin in D [m]. It is zero where the origins coincide, and each component is
+        positive in the direction of its axis x, y or z of D.
+
+    Rows: moments about x, y, z, then forces along x, y, z of D.
 
     Source: RBDL TranslationXYZ.
     """
 
     dof: ClassVar[int] = 3
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q."""
@@ -143,10 +161,17 @@ class Translation(Coupling):
 
 @struct
 class Helical(Chart):
-    """C turns about `axis` and advances along it by `pitch` [m/rad]; one angle [rad].
+    """Helical (screw) joint: C turns about an axis and advances along it in proportion.
 
-    pitch: advance per radian, not 0 and finite (0 is a Hinge, infinity a Slider)
-    axis: direction in C and in D, of any length but 0, shape (3,)
+    C is fixed on the child body, D on the parent body. `axis` has the same components in C and D.
+
+    q[0]: angle of C in D about `axis` [rad]. It is zero where C and D coincide, positive by the
+        right-hand rule about `axis`, and counts turns. C's origin is pitch q[0] ahead of D's along
+        `axis`.
+
+    pitch: advance per radian [m/rad], positive for a right-handed thread, not 0 and finite; for 0
+        take a `Hinge`, for infinity a `Slider`
+    axis: direction of any length but 0, shape (3,)
 
     Source: RBDL helical joint (a screw).
     """

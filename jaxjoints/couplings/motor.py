@@ -1,4 +1,4 @@
-"""Motors between bodies that other joints hold together: axes for laws, no constraint."""
+"""Motors: axes along or about which laws act between two bodies, without a constraint."""
 
 from typing import ClassVar
 
@@ -11,16 +11,18 @@ from jax.typing import ArrayLike
 from ..algebra.dense import inverse
 from ..algebra.pytree import static, struct
 from ..algebra.spatial import Pose, dot, matvec, quat_to_rotation_vector, so3_right_jacobian_inverse
+from .angles import unwrap_rotation_vector
 from .coupling import Coupling, CouplingRows
-from .winding import unwind
 from .wrench import about, along
 
 IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 class _Motor(Coupling):
-    """Three axes, each carried by C or by D, for laws; no bilateral rows."""
+    """Three axes for laws, each fixed in C or in D. There are no bilateral rows."""
 
+    axes: Array
+    carried: str
     dof: ClassVar[int] = 6
 
     def check(self) -> str | None:
@@ -41,7 +43,7 @@ class _Motor(Coupling):
         return None
 
     def _in_C(self, T: Pose) -> list[Array]:
-        """The axes in C, each (3,)."""
+        """The three axes with components in C, (3,) each."""
         axes = _rows(self.axes, T)
         pairs = zip(axes, self.carried, strict=True)
         return [axis if body == "C" else T.rotate_inverse(axis) for axis, body in pairs]
@@ -49,36 +51,41 @@ class _Motor(Coupling):
 
 @struct
 class AngularMotor(_Motor):
-    """Three axes about which C is turned against D by laws: motors, drag; no constraint.
+    """Three axes about which laws turn C relative to D: motors, drag. There is no constraint.
 
-    The row of axis i is the moment about it, its speed the relative angular velocity along it,
-    aᵢ · ω_CD, whatever the bodies do. Such speeds are not the rates of any three coordinates. What
-    is read as coordinates 0 to 2 is aᵢ · r for the rotation vector r of T_CD [rad]: the angle
-    about an axis as long as C turns about that axis alone (a hinge beside the motor), good for
-    stops and springs then; for general turning use the angles of `FreeEuler`. Coordinates 3 to 5:
-    position of C in D [m].
+    C is fixed on the child body, D on the parent body. There are no bilateral rows.
 
-    axes: directions of any length but 0, independent, shape (3, 3), one each row
-    carried: for each axis the frame that carries it, "C" or "D" (static)
+    q[:3]: components aᵢ · r of the rotation vector r of C in D along the axes [rad], zero where the
+        axes of C and D are parallel. Their speeds are the components aᵢ · ω_CD of the relative
+        angular velocity [rad/s], positive where C turns about aᵢ by the right-hand rule.
+    q[3:]: position of C's origin in D [m], zero at D's origin, positive along x, y, z of D
 
-    Source: ODE's angular motor in user mode, where the user sets the angles. An axis fixed in the
-    world: join the body to the world, or give the axis in D anew at each step.
+    The row of axis i is the moment about it. Angular velocities along three axes are not the rates
+    of any three coordinates, so q[:3] follow from the speeds only while C turns about one of the
+    axes, as with a `Hinge` between the same bodies. Stops and springs on them are right then. For
+    general rotations take the angles of `FreeEuler`.
+
+    axes: directions of any length but 0, independent, one in each row, shape (3, 3)
+    carried: three letters, for each axis the frame in which it is fixed, "C" or "D" (static)
+
+    Source: ODE's angular motor in user mode, where the user sets the angles. For an axis fixed in
+    the world, join the body to the world, or set the axis in D in each step.
     """
 
     axes: Array = IDENTITY
     carried: str = static(default="DDD", kw_only=True)
 
     def pose(self, q: Array) -> Pose:
-        """Position q[3:], rotation by the vector whose components along the axes are q[:3]."""
+        """Position q[3:], rotation vector whose components along the axes are q[:3]."""
         return Pose.from_rotation_vector(_from_components(self.axes, q[:3]), q[3:])
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
         """Components of the rotation vector, continued from q; position."""
         r = quat_to_rotation_vector(T.q)
         if q is not None:
-            r = unwind(r, _from_components(self.axes, q[:3]))
-        read = [dot(axis, r) for axis in _rows(self.axes, T)]
-        return jnp.concatenate([jnp.stack(read), T.p])
+            r = unwrap_rotation_vector(r, _from_components(self.axes, q[:3]))
+        angles = [dot(axis, r) for axis in _rows(self.axes, T)]
+        return jnp.concatenate([jnp.stack(angles), T.p])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
         """See `Coupling.rows`."""
@@ -94,20 +101,26 @@ class AngularMotor(_Motor):
 
 @struct
 class LinearMotor(_Motor):
-    """Three axes along which C is pushed against D by laws: motors, drag; no constraint.
+    """Three axes along which laws push C relative to D: motors, drag. There is no constraint.
 
-    The row of axis i is the force along it (at C, or where the joint's `attachment` says), its
-    speed the relative velocity of that point. Coordinates 0 to 2: aᵢ · p for the position p of C
-    in D, in the axes that carry aᵢ [m]. For an axis carried by D and forces at C that is exactly
-    the coordinate of the row; for one carried by C only while C does not turn. Coordinates 3 to 5:
-    rotation vector of C in D [rad].
+    C is fixed on the child body, D on the parent body. There are no bilateral rows.
 
-    axes: directions of any length but 0, independent, shape (3, 3), one each row
-    carried: for each axis the frame that carries it, "C" or "D" (static)
+    q[:3]: components aᵢ · p of the position p of C's origin in D along the axes [m], zero where the
+        origins coincide. Their speeds are the components of the velocity of C's origin relative
+        to D [m/s], positive where C moves in the direction of aᵢ.
+    q[3:]: rotation vector of C in D [rad], zero where the axes of C and D are parallel, positive by
+        the right-hand rule, as in `Ball`
 
-    Source: ODE's linear motor, with C and D at the centres of mass and attachment "midpoint".
-    ODE does not look at the stops of a linear motor; here every law acts. An axis fixed in the
-    world: join the body to the world, or give the axis in D anew at each step.
+    The row of axis i is the force along it, at C's origin or where the joint's `attachment` is; the
+    speed is that of this point. For an axis fixed in D and a force at C the speed is the rate of
+    the coordinate. For an axis fixed in C it is so only while C does not turn.
+
+    axes: directions of any length but 0, independent, one in each row, shape (3, 3)
+    carried: three letters, for each axis the frame in which it is fixed, "C" or "D" (static)
+
+    Source: ODE's linear motor, with C and D at the centres of mass and attachment "midpoint". ODE
+    does not apply the stops of a linear motor; here every law acts. For an axis fixed in the world,
+    join the body to the world, or set the axis in D in each step.
     """
 
     axes: Array = IDENTITY
@@ -124,9 +137,9 @@ class LinearMotor(_Motor):
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
         """Distances along the axes; rotation vector, continued from q."""
         p = T.rotate_inverse(T.p)
-        read = jnp.stack([dot(axis, p) for axis in self._in_C(T)])
+        distances = jnp.stack([dot(axis, p) for axis in self._in_C(T)])
         r = quat_to_rotation_vector(T.q)
-        return jnp.concatenate([read, r if q is None else unwind(r, q[3:])])
+        return jnp.concatenate([distances, r if q is None else unwrap_rotation_vector(r, q[3:])])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
         """See `Coupling.rows`."""
@@ -142,13 +155,13 @@ class LinearMotor(_Motor):
 
 
 def _rows(axes: ArrayLike, T: Pose) -> list[Array]:
-    """The axes as vectors in T's precision."""
+    """The axes as three vectors in T's precision."""
     axes = jnp.asarray(axes, T.p.dtype)
     return [axes[0], axes[1], axes[2]]
 
 
 def _from_components(axes: ArrayLike, components: Array) -> Array:
-    """The vector with given components aᵢ · r."""
+    """The vector r with the components aᵢ · r."""
     return matvec(inverse(jnp.asarray(axes, components.dtype)), components)
 
 

@@ -1,17 +1,19 @@
-"""Rows at velocity and acceleration level: what a coupling forbids beyond poses.
+"""Velocity-level (nonholonomic) and acceleration-level constraints of a coupling.
 
-Any coupling may state `velocity_rows` m and write ψ(T, v, t) of m components (a wheel's slip), or
-`acceleration_rows` and α(T, v, a, t), for the twist v = v_CD (linear, angular) in C and the rate a
-of its components. Its coordinates stay those of its poses, so a sphere that rolls on a plane has 5
-of them, q̇ = N v, and 3 velocities. Over a step h the rows are, linearized at v, the velocity at its
-start, and with â, the acceleration without the forces of this step,
+A coupling may constrain the twist v = v_CD of C relative to D, beyond the pose: a wheel must not
+slip. It then states `velocity_rows` m and writes the residual ψ(T, v, t) of m components, or
+`acceleration_rows` and α(T, v, a, t) with a = dv/dt. The coupling's coordinates stay those of its
+poses: a sphere that rolls on a plane has 5 coordinates, q̇ = N v, and its velocity has 3 degrees of
+freedom. The rows of a step h are linear in the velocity v⁺ at its end:
 
     V v⁺ = V v - ψ(T, v, t),                 V = ∂ψ/∂v,
-    V v⁺ = V v - h α(T, v, â, t),            V = ∂α/∂a,
+    V v⁺ = V v - h α(T, v, â, t),            V = ∂α/∂a.
 
-exact at once where ψ is linear in v. They have no position error, so ERP has no part in them; cfm
-is the slip per unit force. Errors of ψ are removed within a step, those of α stay, as an initial
-velocity would. Position projection holds V times the displacement at 0: it does not slip.
+Here v is the velocity at the start of the step, and â the acceleration without the forces of this
+step. The velocity rows are exact where ψ is linear in v. These rows have no position error, so erp
+does not act on them, and cfm is the slip [m/s or rad/s] per unit force. A step removes an error of
+ψ. An error of the velocity that α does not see stays, as an initial velocity would. Position
+projection holds V times the displacement at 0, so it does not make the bodies slip.
 """
 
 import jax
@@ -24,19 +26,20 @@ from .coupling import Coupling, CouplingRows
 
 
 def extra_rows(coupling: Coupling) -> int:
-    """Number of rows at velocity and acceleration level together."""
+    """Number of a coupling's rows at velocity level and at acceleration level together."""
     return coupling.velocity_rows + coupling.acceleration_rows
 
 
 def with_velocity_rows(
     coupling: Coupling, rows: CouplingRows, T: Pose, v: Array, a: Array, t: Array
 ) -> CouplingRows:
-    """Rows of one joint followed by those at velocity level, then at acceleration level.
+    """The rows of one joint with those at velocity level and at acceleration level appended.
 
-    W gets the rows V, shape (6 + m, 6), `error` zeros, `drift` ψ - V v or -V v, and
-    `acceleration` α.
+    The appended rows of W are V, its shape becomes (6 + m, 6). Their `error` is 0, their `drift`
+    is ψ - V v at velocity level and -V v at acceleration level, and `acceleration` is α.
 
-    v: v_CD; a: rate of v_CD without the forces of this step, shape (6,) each
+    v: twist v_CD, shape (6,)
+    a: rate of v_CD without the forces of this step, shape (6,)
     """
     errors = rows.error.shape[0]
     W, drift = [rows.W], [rows.drift]

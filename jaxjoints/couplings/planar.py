@@ -1,4 +1,4 @@
-"""Joints that move in a plane: slotted hinge, planar, planar translation."""
+"""Joints that move in a plane: slotted hinge, planar joint, planar translation."""
 
 from typing import ClassVar
 
@@ -13,25 +13,32 @@ from ..algebra.spatial import (
     quat_rotate_inverse,
     quat_to_rotation_vector,
 )
+from .angles import twist_angle, twist_part
 from .coupling import Coupling, CouplingRows
-from .winding import twist_angle, twist_part
 from .wrench import about, along, axes, stack_rows
 
 
 @struct
 class SlottedHinge(Coupling):
-    """C turns about z while its origin slides along x of D; distance [m] and angle [rad].
+    """Slotted hinge: C's origin slides along x of D, and C turns about z.
 
-    With θ the angle and x, y the axes of D seen from C, x = (cos θ, -sin θ, 0) and
-    y = (sin θ, cos θ, 0), the rows are forces along y and z, moments about x and y of C, then the
-    force along x and the moment about z. The angle is that of a `Hinge`.
+    C is fixed on the child body, D on the parent body. The z axes of C and D are parallel.
 
-    Source: ArtiSynth SlottedHingeCoupling (the same rows), whose own derivative of the turning
-    rows is 0.
+    q[0]: distance of C's origin from D's along x of D [m]
+    q[1]: angle of C in D about z [rad], which counts turns
+        Both are zero where C and D coincide. A positive distance is in the direction of x of D, a
+        positive angle turns C about z by the right-hand rule, as in `Hinge`.
+
+    Rows: forces along y and z of D, moments about x and y of C, then the force along x of D and the
+    moment about z. In the axes of C, at the angle θ, x of D is (cos θ, -sin θ, 0) and y of D is
+    (sin θ, cos θ, 0).
+
+    Source: ArtiSynth SlottedHingeCoupling (the same rows, but it takes the derivative of the rows
+    that turn in C to be 0).
     """
 
     dof: ClassVar[int] = 2
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along x, rotation by q[1] about z."""
@@ -55,18 +62,25 @@ class SlottedHinge(Coupling):
 
 @struct
 class Planar(Coupling):
-    """C slides in the x–y plane of D and turns about z; two distances [m] and an angle [rad].
+    """Planar joint: C's origin slides in the x–y plane of D, and C turns about z.
 
-    Rows: the force along z, moments about x and y of C; then forces along x and y of D and the
-    moment about z. The angle is that of a `Hinge`.
+    C is fixed on the child body, D on the parent body. The z axes of C and D are parallel.
 
-    Source: ArtiSynth FullPlanarCoupling, PlanarJoint (the same rows), whose own derivative of the
-    turning rows is 0; RigidBodyDynamics.jl planar, whose speeds are along the axes of C (v ≠ q̇);
-    ODE plane-2D, which lets errors of the tilt be and has no stops.
+    q[0], q[1]: position of C's origin along x and y of D [m]
+    q[2]: angle of C in D about z [rad], which counts turns
+        All are zero where C and D coincide. Positive distances are in the directions of x and y of
+        D, a positive angle turns C about z by the right-hand rule, as in `Hinge`.
+
+    Rows: the force along z, moments about x and y of C, then forces along x and y of D and the
+    moment about z.
+
+    Source: ArtiSynth FullPlanarCoupling, PlanarJoint (the same rows, but it takes the derivative of
+    the rows that turn in C to be 0); RigidBodyDynamics.jl planar, whose speeds are along the axes
+    of C (v ≠ q̇); ODE plane-2D, which does not remove errors of the tilt and has no stops.
     """
 
     dof: ClassVar[int] = 3
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along x and q[1] along y, rotation by q[2] about z."""
@@ -90,15 +104,20 @@ class Planar(Coupling):
 
 @struct
 class PlanarTranslation(Coupling):
-    """C slides in the x–y plane of D without turning; two distances [m].
+    """Planar translation: C's origin slides in the x–y plane of D, and C does not turn.
 
-    Rows: the force along z, moments about x, y, z; then forces along x and y.
+    C is fixed on the child body, D on the parent body; their axes are parallel.
+
+    q: position of C's origin along x and y of D [m]. It is zero where C and D coincide, and each
+        component is positive in the direction of its axis.
+
+    Rows: the force along z, moments about x, y, z, then forces along x and y.
 
     Source: ArtiSynth PlanarTranslationCoupling (the same rows).
     """
 
     dof: ClassVar[int] = 2
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along x and q[1] along y."""
@@ -117,7 +136,7 @@ class PlanarTranslation(Coupling):
 
 
 def _turn_and_tilt(T: Pose) -> tuple[Array, Array]:
-    """Quaternion of the turn about z nearest to T; x and y of the tilt beyond it, (2, *b)."""
+    """Quaternion of the rotation about z nearest to T; x and y of the tilt beyond it, (2, *b)."""
     _, _, z = axes(T)
     turn = twist_part(T.q, z)
     tilt = quat_to_rotation_vector(quat_multiply(quat_conjugate(turn), T.q))

@@ -1,4 +1,4 @@
-"""One-sided constraints and springs across a joint: errors as coordinates, for laws to act on."""
+"""Released constraints: the errors of a coupling as coordinates, for one-sided or elastic laws."""
 
 from typing import ClassVar
 
@@ -7,23 +7,30 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.dense import inverse, multiply
-from ..algebra.pytree import struct
+from ..algebra.pytree import overrides, struct
 from ..algebra.spatial import Pose, retract
-from .compound import check_given_by_poses
+from .compound import check_holonomic
 from .coupling import Chart, Coupling, CouplingRows, Residual
 
 
 @struct
 class Released(Coupling):
-    """C moves freely; coordinates: the errors of another coupling, then its coordinates.
+    """The coupling `of` with its constraints released: its errors become coordinates.
 
-    What the other coupling forbids is thus left to laws: `Released(PlanePoint())` with
-    `Limits(lower=0.0)` keeps a point above a plane, `Released(Hinge())` with springs on all
-    coordinates but the last is a bushing. Rows are the exact derivatives of the coordinates,
-    however large the errors.
+    C is fixed on the child body, D on the parent body. C moves freely, and laws act in the place
+    of the constraints: `Released(PlanePoint())` with `Limits(lower=0.0)` keeps a point above a
+    plane; `Released(Hinge())` with springs on all coordinates but the last is a bushing.
 
-    of: the coupling, with rows of its own. The rows of a `Chart` without a `complement` may swap
-        and change sign from pose to pose, and cannot serve as coordinates. Time is held at 0.
+    q[: 6 - k]: the errors of `of` [m or rad], zero where `of` permits the pose, with the signs that
+        `of` states for its errors
+    q[6 - k :]: the k coordinates of `of`, with the same zero, positive directions and units
+
+    There are no bilateral rows. The rows are the exact derivatives of the coordinates, also where
+    the errors are large. A coupling that depends on time is taken at time 0.
+
+    of: a coupling without rows at velocity or acceleration level, and no `Chart` without a
+        `complement`: the rows of such a chart may swap and change sign from pose to pose, so its
+        errors cannot serve as coordinates
 
     Source: ArtiSynth's unilateral PlanarConnector and SegmentedPlanarConnector.
     """
@@ -32,7 +39,7 @@ class Released(Coupling):
     dof: ClassVar[int] = 6
 
     def pose(self, q: Array) -> Pose:
-        """The pose with errors q[: 6 - k] and coordinates q[6 - k :] of the other coupling."""
+        """Pose where the errors of `of` are q[: 6 - k] and its coordinates q[6 - k :]."""
         count = 6 - self.of.dof
         error, free = q[:count], q[count:]
         T = self.of.pose(free)
@@ -47,7 +54,7 @@ class Released(Coupling):
         return jax.lax.fori_loop(0, self.of.iterations, improve, T)
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
-        """Errors and coordinates of the other coupling, the latter continued from q."""
+        """Errors and coordinates of `of`, the latter continued from q."""
         q = self.zero(T) if q is None else q
         rows = self.of.rows(T, q[6 - self.of.dof :], jnp.zeros((), T.p.dtype))
         return jnp.concatenate([rows.error, rows.q])
@@ -64,12 +71,13 @@ class Released(Coupling):
 
     def check(self) -> str | None:
         """See `Coupling.check`."""
-        problem = check_given_by_poses("of", self.of)
+        problem = check_holonomic("of", self.of)
         if problem:
             return problem
-        kind = type(self.of)
-        if isinstance(self.of, Chart) and kind.complement is Chart.complement:
-            return f"of {kind.__name__} has no rows of its own; give it a `complement`"
+        if isinstance(self.of, Chart) and not overrides(self.of, Chart.complement):
+            return (
+                f"of {type(self.of).__name__} has no fixed bilateral rows; give it a `complement`"
+            )
         return None
 
     def normalized(self) -> "Released":

@@ -1,4 +1,4 @@
-"""The two extremes: no freedom at all, and all of it."""
+"""Joints of zero and of six degrees of freedom: the weld and the free joint."""
 
 from typing import ClassVar
 
@@ -14,23 +14,29 @@ from ..algebra.spatial import (
     quat_to_rotation_vector,
     so3_right_jacobian_inverse,
 )
+from .angles import unwrap_rotation_vector
 from .coupling import Coupling, CouplingRows
-from .winding import unwind
 from .wrench import about, along, axes, stack_rows
 
 
 @struct
 class Fixed(Coupling):
-    """C stays on D: a weld. No coordinates; rows: forces along, moments about x, y, z.
+    """Weld: C and D coincide. It has no coordinates.
+
+    C is fixed on the child body, D on the parent body.
+
+    Rows: forces along x, y, z, then moments about x, y, z. The errors are the position of C's
+    origin in D [m], positive along the axes of D, and the rotation vector of C in D [rad], positive
+    by the right-hand rule.
 
     Source: ArtiSynth SolidCoupling.
     """
 
     dof: ClassVar[int] = 0
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
-        """The identity, with q's batch axes."""
+        """The identity, with the batch axes of q."""
         return Pose.identity(q.shape[1:], dtype=q.dtype)
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
@@ -47,16 +53,20 @@ class Fixed(Coupling):
 
 @struct
 class Free(Coupling):
-    """C moves freely; coordinates: position of C in D [m], rotation vector of T_CD [rad].
+    """Free joint: C moves in all six directions. It has coordinates for laws and read-outs.
 
-    No bilateral rows: a place for laws and read-outs. Rotation vector as in `Ball`.
+    C is fixed on the child body, D on the parent body. There are no bilateral rows.
+
+    q[:3]: position of C's origin in D [m], zero at D's origin, positive along x, y, z of D
+    q[3:]: rotation vector of C in D [rad], zero where the axes of C and D are parallel; its length
+        is the angle, its direction the axis of the rotation by the right-hand rule, as in `Ball`
 
     Source: RBDL floating base and RigidBodyDynamics.jl quaternion floating, which store the
     quaternion of T_CD.
     """
 
     dof: ClassVar[int] = 6
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Position q[:3], rotation vector q[3:]."""
@@ -65,7 +75,7 @@ class Free(Coupling):
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
         """Position and rotation vector, the latter continued from q."""
         r = quat_to_rotation_vector(T.q)
-        return jnp.concatenate([T.p, r if q is None else unwind(r, q[3:])], axis=0)
+        return jnp.concatenate([T.p, r if q is None else unwrap_rotation_vector(r, q[3:])], axis=0)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
         """See `Coupling.rows`."""
@@ -79,17 +89,23 @@ class Free(Coupling):
 
 @struct
 class FreeRodrigues(Coupling):
-    """C moves freely; coordinates: position of C in D [m], modified Rodrigues parameters of T_CD.
+    """Free joint whose orientation is given by modified Rodrigues parameters.
 
-    The parameters are σ = u / (1 + w) = axis tan(angle / 4) for the quaternion (w, u). Those of
-    -(w, u), the shadow -σ / |σ|², stand for the same rotation: the nearer to the last known is
-    taken while |σ| < 10 (a turn by 337°), beyond that the other one.
+    C is fixed on the child body, D on the parent body. There are no bilateral rows.
+
+    q[:3]: position of C's origin in D [m], zero at D's origin, positive along x, y, z of D
+    q[3:]: modified Rodrigues parameters σ of C in D [1], zero where the axes of C and D are
+        parallel: σ = axis tan(angle / 4), for an angle about the axis by the right-hand rule
+
+    For the quaternion (w, u), σ = u / (1 + w). The quaternion -(w, u) is the same rotation and has
+    the shadow parameters -σ / |σ|². Of both sets the one nearer to the last known is taken while
+    its length is below 10 (an angle of 337°), otherwise the other set.
 
     Source: RigidBodyDynamics.jl SPQuatFloating (which stores σ before the position).
     """
 
     dof: ClassVar[int] = 6
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Position q[:3], parameters q[3:]."""
@@ -100,7 +116,7 @@ class FreeRodrigues(Coupling):
         """Position and parameters, the latter continued from q."""
         near = (self.zero(T) if q is None else q)[3:]
         w, u = T.q[:1], T.q[1:]
-        # Protects the division from a full turn, w = -1, or for the shadow none, w = 1; neither
+        # Protects the divisions from w = -1, and for the shadow parameters from w = 1; neither
         # is taken below 1 ± w = 0.02.
         sigma, shadow = (s * u / jnp.maximum(1 + s * w, 0.01) for s in (1.0, -1.0))
         ahead, behind = dot(sigma - near, sigma - near), dot(shadow - near, shadow - near)

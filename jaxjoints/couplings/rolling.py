@@ -1,5 +1,6 @@
 """Bodies that roll on the plane z = 0 of D without slipping: a sphere and a disc."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -7,29 +8,30 @@ from jax import Array
 
 from ..algebra.pytree import struct
 from ..algebra.spatial import Pose, cross, norm, quat_to_rotation_vector, unit
+from .angles import unwrap_rotation_vector
 from .coupling import Residual
 from .gimbal import euler_angles, euler_rotation
-from .winding import unwind
 from .wrench import check_length
 
 
 class _Rolling(Residual):
-    """One row holds the body on the plane; two rows hold the material point at the contact."""
+    """One row keeps the body on the plane; two rows at velocity level keep it from slipping."""
 
+    radius: Array
     dof: ClassVar[int] = 5
     velocity_rows: ClassVar[int] = 2
 
     def project(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> tuple[Pose, Array]:
-        """The pose on the plane with the same coordinates, and these."""
+        """Pose on the plane that has the coordinates of T = T_CD, and these coordinates."""
         q = self.coordinates(T, q, t)
         return self.pose(q), q
 
+    @abstractmethod
     def arm(self, T: Pose) -> Array:
-        """From the contact to the origin of C, along the axes of D [m], shape (3,)."""
-        raise NotImplementedError
+        """Vector from the contact to C's origin, in D [m], shape (3,)."""
 
     def velocity_residual(self, T: Pose, v: Array, t: Array) -> Array:
-        """Velocity of the body's point at the contact along x and y of D [m/s]."""
+        """Slip: velocity of C's material point at the contact along x and y of D [m/s]."""
         return (T.rotate(v[:3]) - cross(T.rotate(v[3:]), self.arm(T)))[:2]
 
     def check(self) -> str | None:
@@ -39,16 +41,22 @@ class _Rolling(Residual):
 
 @struct
 class RollingSphere(_Rolling):
-    """A sphere about the origin of C rolls on the plane z = 0 of D without slipping.
+    """A sphere rolls on the plane z = 0 of D without slipping.
 
-    Rows: the force along z, whose error is the height of the centre above `radius`; the friction
-    along x and y of D, at velocity level: v + ω × (-radius z) = 0. Five coordinates: the contact
-    point (x, y) [m] and the rotation vector of C in D [rad], continued from its last value as in
-    `Ball`; three velocities. The plane may move: on a turntable the ball circles. Spin about z is
-    free; add a law, or moments, for what resists it.
+    C is fixed on the child body, its origin is the centre of the sphere. D is fixed on the parent
+    body, which may move: on a turntable the sphere circles.
 
-    A start whose speeds slip gets a warning, and is set rolling by an impulse in the first step.
-    The plane can pull: watch the sign of `Info.wrench` along z where the sphere could leave it.
+    q[0], q[1]: contact point along x and y of D [m], zero at D's origin, positive along the axes
+    q[2:]: rotation vector of C in D [rad], zero where the axes of C and D are parallel, positive by
+        the right-hand rule, continued from its last value as in `Ball`
+
+    Rows: the force along z, whose error is the height of the centre less `radius`; at velocity
+    level the friction along x and y of D, which holds v + ω × (-radius z) at 0. The velocity has
+    three degrees of freedom. The spin about z is free; add a law or a moment to resist it.
+
+    The builder warns of a start whose speeds slip; an impulse in the first step removes the slip.
+    The row along z also pulls the sphere onto the plane: where it could leave the plane, watch the
+    sign of `Info.wrench` along z.
 
     radius: > 0 [m]
 
@@ -61,11 +69,11 @@ class RollingSphere(_Rolling):
     radius: Array
 
     def reference(self) -> Pose:
-        """Upright above the origin."""
+        """Contact at D's origin, axes parallel."""
         return Pose.along_z(self.radius)
 
     def pose(self, q: Array, t: Any = 0.0) -> Pose:
-        """Centre above (q[0], q[1]), rotation vector q[2:]."""
+        """Centre above the contact point (q[0], q[1]), rotation vector q[2:]."""
         return Pose.from_rotation_vector(q[2:], jnp.append(q[:2], self.radius))
 
     def arm(self, T: Pose) -> Array:
@@ -73,27 +81,37 @@ class RollingSphere(_Rolling):
         return self.radius * jnp.eye(3, dtype=T.p.dtype)[2]
 
     def residual(self, T: Pose, t: Array) -> Array:
-        """Height of the centre less radius [m]."""
+        """Height of the centre less `radius` [m]."""
         return (T.p[2] - self.radius)[None]
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """Contact point and rotation vector, the latter continued from q."""
         r = quat_to_rotation_vector(T.q)
-        return jnp.concatenate([T.p[:2], r if q is None else unwind(r, q[2:])])
+        return jnp.concatenate([T.p[:2], r if q is None else unwrap_rotation_vector(r, q[2:])])
 
 
 @struct
 class RollingDisc(_Rolling):
-    """A thin disc about y of C, its centre the origin of C, rolls on the plane z = 0 of D.
+    """A thin disc rolls on the plane z = 0 of D without slipping.
 
-    Rows: the force along z through the contact, whose error is the height of the disc's lowest
-    point; the friction along x and y of D, at velocity level. Five coordinates: the contact point
-    (x, y) [m], the heading about z, the lean about the line of heading and the spin about the axis
-    [rad]: R = Rz(heading) Rx(lean) Ry(spin). At 0 the disc stands above the origin, heading along
-    x, where positive spin takes it. Three velocities. Heading and spin are counted over turns.
+    C is fixed on the child body: its origin is the centre of the disc, and its y axis the axis of
+    the disc. D is fixed on the parent body. The orientation of C in D is
+    R_CD = Rz(heading) Rx(lean) Ry(spin).
 
-    The lean stays within ±90°, where the disc lies flat and has no lowest point: heading and spin
-    are then one, rows stay bounded. `Limits(-1.5, 1.5, coordinate=3)` keep it from there.
+    q[0], q[1]: contact point along x and y of D [m], zero at D's origin, positive along the axes
+    q[2]: heading, the angle about z of D from x to the direction in which the disc rolls [rad]
+    q[3]: lean about the direction of the heading [rad], in [-90°, 90°]
+    q[4]: spin about the axis of the disc [rad]
+        All three are zero where the axes of C and D are parallel: the disc is upright and heads
+        along x. By the right-hand rule a positive heading turns left seen from above, a positive
+        lean inclines the disc to the right of its heading, and a positive spin rolls it forward.
+        Heading and spin count turns.
+
+    Rows: the force along z through the contact point, whose error is the height of the lowest point
+    of the disc; at velocity level the friction along x and y of D. The velocity has three degrees
+    of freedom. At a lean of ±90° the disc lies flat and has no lowest point; heading and spin are
+    then the same rotation, and the rows are kept finite. `Limits(-1.5, 1.5, coordinate=3)` keep the
+    disc away from there.
 
     radius: > 0 [m]
 
@@ -103,7 +121,7 @@ class RollingDisc(_Rolling):
     radius: Array
 
     def reference(self) -> Pose:
-        """Upright above the origin."""
+        """Upright with the contact at D's origin, heading along x."""
         return Pose.along_z(self.radius)
 
     def pose(self, q: Array, t: Any = 0.0) -> Pose:

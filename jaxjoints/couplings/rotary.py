@@ -1,4 +1,4 @@
-"""Joints that turn about a fixed point: hinge, ball, universal, constant velocity."""
+"""Joints that turn about a fixed point: hinge, ball, universal and constant-velocity joint."""
 
 from typing import Any, ClassVar
 
@@ -19,8 +19,8 @@ from ..algebra.spatial import (
     quat_to_rotation_vector,
     so3_right_jacobian_inverse,
 )
+from .angles import twist_angle, twist_part, unwrap_angle, unwrap_rotation_vector
 from .coupling import Coupling, CouplingRows, Residual
-from .winding import nearest_turn, twist_angle, twist_part, unwind
 from .wrench import about, along, axes, check_axis, direction, stack_rows, unit_axis
 
 Z = (0.0, 0.0, 1.0)
@@ -28,13 +28,19 @@ Z = (0.0, 0.0, 1.0)
 
 @struct
 class Hinge(Coupling):
-    """C turns about `axis` through the common origin; one angle [rad], counted over many turns.
+    """Revolute joint: C turns about an axis through the origins of C and D, which coincide.
 
-    Rows: forces along x, y, z, moments about two axes p, q normal to `axis` (x, y for the default
-    axis z), then the moment about `axis`. The angle is that of the rotation about `axis` nearest
-    to the pose (swing–twist), undefined where C is tilted by exactly 180°.
+    C is fixed on the child body, D on the parent body. `axis` has the same components in C and D.
 
-    axis: direction in C and in D, of any length but 0, shape (3,)
+    q[0]: angle of C in D about `axis` [rad]. It is zero where the axes of C and D coincide. It is
+        positive by the right-hand rule: with the thumb along `axis`, C turns the way the fingers
+        curl. It counts turns.
+
+    Rows: forces along x, y, z, moments about two axes u, v normal to `axis` (x, y for the default
+    axis z), then the moment about `axis`. Off the surface the angle is the twist of the swing–twist
+    decomposition; it is undefined, but finite, where C is tilted by exactly 180°.
+
+    axis: direction of any length but 0, shape (3,)
 
     Source: ArtiSynth HingeCoupling (the same rows for axis z); ODE hinge; RBDL and
     RigidBodyDynamics.jl revolute. The latter's sine–cosine revolute is the same joint, stored as
@@ -43,7 +49,7 @@ class Hinge(Coupling):
 
     axis: Array = Z
     dof: ClassVar[int] = 1
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Rotation by q[0] about the axis."""
@@ -77,17 +83,25 @@ class Hinge(Coupling):
 
 @struct
 class Ball(Coupling):
-    """C turns freely about the common origin; coordinates: the rotation vector of T_CD [rad].
+    """Spherical joint: C turns freely about the origins of C and D, which coincide.
 
-    The rotation vector is continued from its last value, over π and on until 2π, where its rates
-    are singular (bounded here): for limits or laws on a ball that turns over, choose other angles.
+    C is fixed on the child body, D on the parent body.
+
+    q: rotation vector of C in D [rad], with the same components along the axes of C and of D. Its
+        length is the angle, its direction the axis, about which C turns by the right-hand rule. It
+        is zero where the axes of C and D coincide.
+
+    The rotation vector is continued from its last value beyond π until 2π. There its rates are
+    singular; they are kept finite. For limits or laws on a joint that turns so far take a `Gimbal`.
+
+    Rows: forces along x, y, z of C, then the three coordinates.
 
     Source: ArtiSynth SphericalCoupling (bilateral rows); ODE ball; RBDL spherical and
     RigidBodyDynamics.jl quaternion spherical, which store the quaternion of T_CD.
     """
 
     dof: ClassVar[int] = 3
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Rotation by the rotation vector q."""
@@ -96,7 +110,7 @@ class Ball(Coupling):
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
         """Rotation vector of T, continued from q."""
         r = quat_to_rotation_vector(T.q)
-        return r if q is None else unwind(r, q)
+        return r if q is None else unwrap_rotation_vector(r, q)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
         """See `Coupling.rows`."""
@@ -110,18 +124,28 @@ class Ball(Coupling):
 
 @struct
 class Universal(Coupling):
-    """C turns about `axis_D`, fixed in D, then about `axis_C`, fixed in C; two angles [rad].
+    """Universal joint: a cross turns about an axis of D, and C turns about an axis of the cross.
+
+    C is fixed on the child body, D on the parent body; their origins coincide. T_CD is the rotation
+    by q[0] about `axis_D`, followed in the turned frame by the rotation by q[1] about `axis_C`.
+
+    q[0]: angle of the cross about `axis_D`, fixed in D [rad]
+    q[1]: angle of C about `axis_C`, fixed in C and in the cross [rad]
+        Both are zero where the axes of C and D coincide. Both are positive by the right-hand rule
+        about their axes: first the cross relative to D, then C relative to the cross. Both count
+        turns.
 
     Rows: forces along x, y, z of C, the moment about the common normal axis_C × axis_D, then the
-    two angles. With axes a = axis_D seen from C, b = axis_C and c = a·b, the angles are read by
+    two angles. With a = axis_D in the axes of C, b = axis_C and c = a·b, their moments are
 
-        (a - c b) / (1 - c²),    (b - c a) / (1 - c²),
+        (a - c b) / (1 - c²),    (b - c a) / (1 - c²).
 
-    which stay regular at every pose: |c| < 1 is a constant, 0 for axes at right angles and not 0
-    for a skewed joint. The pose is projected by the shortest turn that puts axis_C back on its
-    cone about axis_D. Both angles are counted over many turns.
+    They are regular at every pose, because c is constant and |c| < 1; c = 0 for axes at right
+    angles. A pose off the surface is projected by the shortest rotation that puts axis_C back on
+    its cone about axis_D.
 
-    axis_D, axis_C: directions of any length but 0, not parallel, shape (3,)
+    axis_D: direction in D, of any length but 0, shape (3,)
+    axis_C: direction in C, of any length but 0, not parallel to axis_D, shape (3,)
 
     Source: ArtiSynth UniversalCoupling and its skewed form: axes ZY with skew σ are axis_D = z,
     axis_C = (0, cos σ, sin σ); XY are axis_D = x, axis_C = (sin σ, cos σ, 0). There the limit row
@@ -132,10 +156,10 @@ class Universal(Coupling):
     axis_D: Array = (1.0, 0.0, 0.0)
     axis_C: Array = (0.0, 1.0, 0.0)
     dof: ClassVar[int] = 2
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
-        """Rotation by q[0] about axis_D, followed in the moving frame by q[1] about axis_C."""
+        """Rotation by q[0] about axis_D, followed in the turned frame by q[1] about axis_C."""
         return Pose.about(self.axis_D, q[0]) @ Pose.about(self.axis_C, q[1])
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
@@ -177,15 +201,15 @@ class Universal(Coupling):
         return replace(self, axis_D=direction(self.axis_D), axis_C=direction(self.axis_C))
 
     def _turns(self, T: Pose, q: Array | None) -> tuple[Array, Array, Array]:
-        """The angles, and the quaternions of the two turns of the projected pose."""
+        """The two angles, and the quaternions of the two rotations of the projected pose."""
         a, b = unit_axis(self.axis_D, T), unit_axis(self.axis_C, T)
-        seen = quat_rotate(T.q, b)
-        sine = dot(a, cross(b, seen))
-        cosine = dot(b, seen) - dot(a, b) * dot(a, seen)
+        b_D = quat_rotate(T.q, b)
+        sine = dot(a, cross(b, b_D))
+        cosine = dot(b, b_D) - dot(a, b) * dot(a, b_D)
         # Protects atan2(0, 0): with axis_C turned onto axis_D, the first angle reads 0.
-        lost = sine * sine + cosine * cosine <= jnp.finfo(sine.dtype).tiny
-        first = arctan2(sine, jnp.where(lost, jnp.ones_like(cosine), cosine))
-        first = nearest_turn(first[None], None if q is None else q[:1])
+        undefined = sine * sine + cosine * cosine <= jnp.finfo(sine.dtype).tiny
+        first = arctan2(sine, jnp.where(undefined, jnp.ones_like(cosine), cosine))
+        first = unwrap_angle(first[None], None if q is None else q[:1])
         turned = Pose.about(a, first[0]).q
         second = twist_part(quat_multiply(quat_conjugate(turned), T.q), b)
         angle = twist_angle(second, b, None if q is None else q[1:])
@@ -194,17 +218,22 @@ class Universal(Coupling):
 
 @struct
 class ConstantVelocity(Residual):
-    """Shafts along z of C and z of D meet at the common origin at any angle and turn alike.
+    """Constant-velocity (homokinetic) joint: two shafts at any angle have the same speed.
 
-    A homokinetic joint (Rzeppa, Thompson): the pose is a turn about an axis normal to both shafts,
-    T_CD = exp(bend) with bend_z = 0, so in steady bearings, however they are inclined, both shafts
-    have the same speed, where those of a `Universal` joint vary. Two coordinates: the bend's
-    components along x and y [rad], regular when straight; |bend| is the angle between the shafts.
+    C is fixed on the child body, D on the parent body; their origins coincide. The shafts lie along
+    z of C and z of D. The pose is a rotation about an axis normal to both shafts: T_CD = exp(bend)
+    with bend_z = 0. So in bearings that stand still both shafts turn at the same speed, however
+    they are inclined; the speeds of a `Universal` joint vary. Rzeppa's and Thompson's joints are
+    of this kind.
+
+    q: components x and y of the bend, which is the rotation vector of C in D [rad]. They are zero
+        where the axes of C and D coincide. By the right-hand rule a positive q[0] inclines z of C
+        towards -y of D, and a positive q[1] towards +x of D. |q| is the angle between the shafts.
 
     Rows: forces along x, y, z of D, then the moment that keeps the shafts in step, along the line
-    that halves the angle between them; its error is the turn about z of C that is left when the
-    bend is undone. The row grows as 1/cos(|bend|/2) and ends at 180°. One that also slides along
-    its shaft is `Chain(Slider(), ConstantVelocity())`.
+    that halves the angle between them. Its error is the rotation about z of C that remains after
+    the bend is undone [rad]. This row grows as 1/cos(|bend|/2) and does not exist at 180°. For a
+    joint that also slides along its shaft take `Chain(Slider(), ConstantVelocity())`.
     """
 
     dof: ClassVar[int] = 2
@@ -219,7 +248,7 @@ class ConstantVelocity(Residual):
         return self.pose(q), q
 
     def residual(self, T: Pose, t: Array) -> Array:
-        """Position of C in D [m] and turn about z of C [rad]."""
+        """Position of C in D [m] and rotation about z of C [rad]."""
         axis = jnp.eye(3, dtype=T.p.dtype)[2]
         return jnp.concatenate([T.p, twist_angle(twist_part(T.q, axis), axis, None)])
 
@@ -228,4 +257,4 @@ class ConstantVelocity(Residual):
         near = self.zero(T) if q is None else q
         turn = twist_part(T.q, jnp.eye(3, dtype=T.p.dtype)[2])
         bend = quat_to_rotation_vector(quat_multiply(T.q, quat_conjugate(turn)))
-        return unwind(bend, jnp.append(near, jnp.zeros_like(near[0])))[:2]
+        return unwrap_rotation_vector(bend, jnp.append(near, jnp.zeros_like(near[0])))[:2]

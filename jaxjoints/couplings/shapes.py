@@ -1,9 +1,11 @@
-"""Shapes that touch, and how far two of them are apart: gaps, points and normals.
+"""Shapes that touch: the gap between two of them, the points and the normals of contact.
 
-A shape is placed by a frame: C for the first, D for the second. All functions take trailing batch
-axes (see `spatial`), have finite values and derivatives everywhere, and no branches.
+A frame places each shape: the first shape stands in C, the second in D. All functions take trailing
+batch axes (see `spatial`). Their values and derivatives are finite everywhere, and they have no
+branches that depend on data.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -23,11 +25,11 @@ CORNERS = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)
 
 @struct
 class Touch:
-    """Where two shapes are nearest to each other, or deepest in each other.
+    """Where two shapes are nearest to each other, or deepest inside each other.
 
-    gap: distance of the surfaces, negative where they overlap [m], shape (*b)
-    point: where forces act, in D [m], shape (3, *b)
-    normal: out of the second shape into the first, in D, shape (3, *b), of length 1
+    gap: distance between the surfaces [m], negative where the shapes overlap, shape (*b)
+    point: point where contact forces act, in D [m], shape (3, *b)
+    normal: unit vector that points out of the second shape into the first, in D, shape (3, *b)
     """
 
     gap: Array
@@ -35,20 +37,23 @@ class Touch:
     normal: Array
 
 
-class Shape:
-    """Base of all shapes: a frozen record of lengths, placed by its frame."""
+class Shape(ABC):
+    """Base of all shapes: a frozen record (`struct`) of lengths, placed by a frame."""
 
+    @abstractmethod
     def balls(self) -> list[tuple[ArrayLike, "Shape"]]:
-        """What of it can touch a half-space: points and spheres, and where their centres are."""
-        raise NotImplementedError
+        """The parts that can touch a half-space, as (centre, `Point` or `Sphere`) pairs.
+
+        A centre is in the frame of the shape [m], shape (3,).
+        """
 
     def check(self) -> str | None:
-        """What is wrong with the lengths (concrete numbers), as a sentence, or None."""
+        """What is wrong with the lengths, which are concrete numbers, as a sentence, or None."""
         return None
 
 
 class _Rounded(Shape):
-    """All points within `radius` of a segment of z, ± `half_length` about the origin."""
+    """All points within `radius` of a segment of the z axis, from -half_length to half_length."""
 
     radius: ArrayLike
     half_length: ClassVar[ArrayLike] = 0.0
@@ -60,14 +65,17 @@ class _Rounded(Shape):
 
 @struct
 class Point(_Rounded):
-    """The origin of its frame: a foot, a corner."""
+    """A point in the origin of its frame: a foot, a corner."""
 
     radius: ClassVar[float] = 0.0
 
 
 @struct
 class Sphere(_Rounded):
-    """A sphere about the origin of its frame. radius: > 0 [m]."""
+    """A sphere whose centre is the origin of its frame.
+
+    radius: > 0 [m]
+    """
 
     radius: Array
 
@@ -78,9 +86,12 @@ class Sphere(_Rounded):
 
 @struct
 class Capsule(_Rounded):
-    """A cylinder about z with half spheres at its ends, the origin of its frame in the middle.
+    """A cylinder about the z axis of its frame with a half sphere at each end.
 
-    radius: > 0 [m]; length: of the cylinder, between the centres of the half spheres, > 0 [m]
+    The origin of the frame is the middle of the cylinder.
+
+    radius: of cylinder and half spheres, > 0 [m]
+    length: of the cylinder, from the centre of one half sphere to the other, > 0 [m]
     """
 
     radius: Array
@@ -88,11 +99,11 @@ class Capsule(_Rounded):
 
     @property
     def half_length(self) -> ArrayLike:
-        """From the middle to the centres of the half spheres [m]."""
+        """Distance of the centres of the half spheres from the origin [m]."""
         return self.length / 2
 
     def balls(self) -> list[tuple[ArrayLike, Shape]]:
-        """The half spheres at its ends."""
+        """Two spheres, the ends."""
         ends = (np.array([0.0, 0.0, side]) for side in (-1.0, 1.0))
         return [(end * self.half_length, Sphere(self.radius)) for end in ends]
 
@@ -104,12 +115,15 @@ class Capsule(_Rounded):
 
 @struct
 class Box(Shape):
-    """A box about the origin of its frame. size: whole edges along x, y, z [m], > 0, shape (3,)."""
+    """A box whose centre is the origin of its frame, with edges along the axes of its frame.
+
+    size: full lengths of the edges along x, y, z, > 0 [m], shape (3,)
+    """
 
     size: Array
 
     def balls(self) -> list[tuple[ArrayLike, Shape]]:
-        """Its eight corners."""
+        """Eight points, the corners."""
         return [(corner * jnp.asarray(self.size) / 2, Point()) for corner in CORNERS]
 
     def check(self) -> str | None:
@@ -122,35 +136,40 @@ class Box(Shape):
 
 @struct
 class HalfSpace(Shape):
-    """All points z ≤ 0 of its frame: the ground, a wall. The plane z = 0 is its surface."""
+    """All points with z ≤ 0 in its frame: the ground, a wall. Its surface is the plane z = 0."""
+
+    def balls(self) -> list[tuple[ArrayLike, Shape]]:
+        """None: two half-spaces do not touch in points."""
+        return []
 
 
 def candidates(
     shape_C: Shape, shape_D: Shape
 ) -> list[tuple[Shape, ArrayLike, Shape, ArrayLike]] | None:
-    """Pairs of shapes that touch in one point each, with their places in the frames of the given
-    ones; None where there is no gap function.
+    """Pairs of parts of two shapes that touch in one point each; None without a gap function.
 
-    A box on a half-space makes eight, its corners; a capsule two, its ends.
+    A box on a half-space has eight pairs, one for each corner; a capsule has two, one for each end.
+
+    Returns: for each pair (part of shape_C, its origin in C, part of shape_D, its origin in D)
     """
-    here = np.zeros(3)
+    origin = np.zeros(3)
     if isinstance(shape_C, _Rounded) and isinstance(shape_D, _Rounded):
-        return [(shape_C, here, shape_D, here)]
+        return [(shape_C, origin, shape_D, origin)]
     if isinstance(shape_C, HalfSpace) and not isinstance(shape_D, HalfSpace):
-        return [(shape_C, here, ball, at) for at, ball in shape_D.balls()]
+        return [(shape_C, origin, ball, centre) for centre, ball in shape_D.balls()]
     if isinstance(shape_D, HalfSpace) and not isinstance(shape_C, HalfSpace):
-        return [(ball, at, shape_D, here) for at, ball in shape_C.balls()]
+        return [(ball, centre, shape_D, origin) for centre, ball in shape_C.balls()]
     return None
 
 
 def touches(shape_C: Shape, shape_D: Shape, T: Pose) -> Touch:
-    """All n places where two shapes may touch, at the pose T = T_CD, one after another.
+    """All n points where two shapes may touch, at the pose T = T_CD.
 
-    Points, spheres, capsules and boxes against a half-space, in either order; points, spheres and
-    capsules against each other. n is 8 for a box, 2 for a capsule on a half-space, else 1.
+    A half-space may touch a point, a sphere, a capsule or a box, in either order. Points, spheres
+    and capsules may touch each other. n is 8 for a box, 2 for a capsule on a half-space, else 1.
 
-    Returns: a `Touch` with the n in front, (n, *b) and (n, 3, *b)
-    Raises: ValueError for a pair without a gap function
+    Returns: a `Touch` whose arrays have a first axis of n: (n, *b) and (n, 3, *b)
+    Raises: ValueError for two shapes without a gap function
 
     >>> print(touches(Capsule(0.1, 1.0), HalfSpace(), Pose.along_z(0.5)).gap.round(3))
     [-0.1  0.9]
@@ -158,44 +177,48 @@ def touches(shape_C: Shape, shape_D: Shape, T: Pose) -> Touch:
     pairs = candidates(shape_C, shape_D)
     if pairs is None:
         raise ValueError(no_gap_function(shape_C, shape_D))
-    found = []
-    for one, at_C, other, at_D in pairs:
-        at_C, at_D = (Pose.translation(wide(at, T)) for at in (at_C, at_D))
-        seen = touch(one, other, at_D.inverse() @ T @ at_C)
-        found.append(Touch(seen.gap, at_D.apply(seen.point), seen.normal))
-    gaps, points, normals = ([getattr(x, f) for x in found] for f in ("gap", "point", "normal"))
+    gaps, points, normals = [], [], []
+    for part_C, origin_C, part_D, origin_D in pairs:
+        shift_C, shift_D = (Pose.translation(wide(x, T)) for x in (origin_C, origin_D))
+        one = touch(part_C, part_D, shift_D.inverse() @ T @ shift_C)
+        gaps.append(one.gap)
+        points.append(shift_D.apply(one.point))
+        normals.append(one.normal)
     return Touch(jnp.stack(gaps), jnp.stack(points), jnp.stack(normals))
 
 
 def touch(shape_C: Shape, shape_D: Shape, T: Pose) -> Touch:
-    """Where a pair of `candidates` touches, at the pose T = T_CD of C in D."""
+    """Gap, point and normal of one pair of `candidates` at the pose T = T_CD."""
     if isinstance(shape_D, HalfSpace):
         return _above_plane(shape_C, T)
     if isinstance(shape_C, HalfSpace):
         # Seen from the plane, which the first shape carries.
-        seen = _above_plane(shape_D, T.inverse())
-        return Touch(seen.gap, T.apply(seen.point), -T.rotate(seen.normal))
+        in_C = _above_plane(shape_D, T.inverse())
+        return Touch(in_C.gap, T.apply(in_C.point), -T.rotate(in_C.normal))
     return _between_segments(shape_C, shape_D, T)
 
 
 def no_gap_function(shape_C: Shape, shape_D: Shape) -> str:
-    """What to say of a pair that has no gap function."""
+    """Message for two shapes that have no gap function."""
     names = " and ".join(type(shape).__name__ for shape in (shape_C, shape_D))
     return (
         f"there is no gap function for {names}; there are Point, Sphere, Capsule and Box on a "
-        "HalfSpace, and Point, Sphere and Capsule among each other. Give a collision detection's "
-        "own points to a ContactPoint"
+        "HalfSpace, and Point, Sphere and Capsule among each other. Give the points of a collision "
+        "detection to a ContactPoint"
     )
 
 
 def wide(x: ArrayLike, T: Pose, components: int = 1) -> Array:
-    """A parameter, of one component axis or none, in T's precision and with axes for T's batch."""
+    """A parameter in T's precision, with axes of size 1 for the batch axes of T that it lacks.
+
+    components: number of axes that are not batch axes
+    """
     x = jnp.asarray(x, T.p.dtype)
     return x.reshape(x.shape + (1,) * (T.p.ndim - 1 + components - x.ndim))
 
 
 def _above_plane(ball: Any, T: Pose) -> Touch:
-    """A sphere or point above z = 0 of D: the height of its lowest point."""
+    """Sphere or point above the plane z = 0 of D; the gap is the height of its lowest point."""
     radius = wide(ball.radius, T, 0)
     up = axes(T)[2]
     gap = T.p[2] - radius
@@ -203,7 +226,7 @@ def _above_plane(ball: Any, T: Pose) -> Touch:
 
 
 def _between_segments(C: Any, D: Any, T: Pose) -> Touch:
-    """Rounded segments: from the nearest points of the two axes, less both radii."""
+    """Two rounded segments; the gap is the distance of their axes less both radii."""
     half_C, half_D = (wide(shape.half_length, T, 0) for shape in (C, D))
     radius_C, radius_D = (wide(shape.radius, T, 0) for shape in (C, D))
     x, _, v = axes(T)
@@ -229,11 +252,12 @@ def _between_segments(C: Any, D: Any, T: Pose) -> Touch:
 
 
 def _nearest(r: Array, u: Array, half_C: Array, v: Array, half_D: Array) -> tuple[Array, Array]:
-    """Places s, t [m] along unit axes u, v of the nearest points of two segments.
+    """Nearest points of two segments: distances s, t [m] along unit axes u, v from their middles.
 
-    They minimize |r + s u - t v|² + ε (s² + t²) within ± the half lengths, r from the middle of the
-    second to that of the first. ε decides between parallel axes: half-way between their middles,
-    or as near to that as the axes face each other; it adds at most ε (s² + t²) to the square.
+    r is the vector from the middle of the second segment to that of the first. s and t minimize
+    |r + s u - t v|² + ε (s² + t²) within ± the half lengths. The term with ε selects one solution
+    where the axes are parallel: half-way between the middles, or as near to that as the segments
+    face each other. It adds at most ε (s² + t²) to the square of the distance.
     """
     ε = PARALLEL[r.dtype.itemsize]
     along, c, f = dot(u, v), dot(u, r), dot(v, r)

@@ -1,4 +1,4 @@
-"""A ball joint whose coordinate is how far it has turned."""
+"""A spherical joint with the total angle of its rotation as a coordinate."""
 
 from typing import ClassVar
 
@@ -15,8 +15,8 @@ from ..algebra.spatial import (
     quat_to_rotation_vector,
     so3_right_jacobian_inverse,
 )
+from .angles import unwrap_angle, unwrap_rotation_vector
 from .coupling import Coupling, CouplingRows
-from .winding import nearest_turn, unwind
 from .wrench import about, along, axes, stack_rows
 
 LEAST = 1e-4
@@ -24,40 +24,50 @@ LEAST = 1e-4
 
 @struct
 class BallRotation(Coupling):
-    """Ball joint whose first coordinate is the angle of its rotation beyond what `allowed` gives.
+    """Spherical joint whose first coordinate is the angle of rotation less an allowed angle.
 
-    With the rotation vector r = a u of T_CD, coordinates are a - |allowed ∘ u| [rad], and azimuth
-    and elevation of the axis u = (cos β cos α, cos β sin α, sin β). `Limits(upper=0.0)` on the
-    first is a rotation limit that differs from axis to axis; with `allowed` 0 it is the angle
-    itself. The last two are undetermined where C is not turned, and α where u is along z; their
-    rates are then kept finite. The angle is continued from its last value over π until 2π.
+    C is fixed on the child body, D on the parent body; their origins coincide. The rotation vector
+    of C in D is a u: the angle a ≥ 0 about the unit vector u = (cos β cos α, cos β sin α, sin β),
+    by the right-hand rule.
+
+    q[0]: excess a - |allowed ∘ u| of the angle [rad], with the product ∘ of components. It is zero
+        where C has turned by as much as is allowed about u, negative where by less. With `allowed`
+        0 it is the angle a, zero where the axes of C and D coincide.
+    q[1]: azimuth α of u [rad], zero where u is in the x–z plane on the side of +x, positive from x
+        towards y
+    q[2]: elevation β of u [rad], zero where u is in the x–y plane, positive towards z
+
+    `Limits(upper=0.0)` on coordinate 0 is a limit of rotation that differs from axis to axis. The
+    angle a is continued from its last value beyond π until 2π. Where C is not turned, α and β are
+    undetermined; where u is along z, α is. They keep their last values there, and their rates are
+    kept finite.
 
     Rows: forces along x, y, z of C, then the three coordinates.
 
-    allowed: greatest rotation about x, y, z [rad], ≥ 0, shape (3,)
+    allowed: largest angle of rotation about x, y and z [rad], ≥ 0, shape (3,)
 
     Source: ArtiSynth SphericalCoupling with a rotation limit: the same distance, and for equal
     entries of `allowed` the same row. For unequal ones its row is along u / allowed, which is not
-    the rate of its distance; ours is.
+    the derivative of its distance; the row here is.
     """
 
     allowed: Array = (0.0, 0.0, 0.0)
     dof: ClassVar[int] = 3
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Rotation vector of angle q[0] + |allowed ∘ u| about u of azimuth q[1], elevation q[2]."""
         return Pose.from_rotation_vector(self._rotation_vector(q))
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
-        """Excess of the angle, azimuth and elevation, continued from q."""
+        """Excess of the angle, azimuth and elevation of the axis, continued from q."""
         q = self.zero(T) if q is None else q
-        r = unwind(quat_to_rotation_vector(T.q), self._rotation_vector(q))
+        r = unwrap_rotation_vector(quat_to_rotation_vector(T.q), self._rotation_vector(q))
         return self._measure(r, q)[0]
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
         """See `Coupling.rows`."""
-        r = unwind(quat_to_rotation_vector(T.q), self._rotation_vector(q))
+        r = unwrap_rotation_vector(quat_to_rotation_vector(T.q), self._rotation_vector(q))
         q, gradients = self._measure(r, q)
         J = so3_right_jacobian_inverse(r)
         moments = (about(sum(g[i][None] * J[i] for i in range(3))) for g in gradients)
@@ -85,7 +95,7 @@ class BallRotation(Coupling):
     def _measure(self, r: Array, near: Array) -> tuple[Array, tuple[Array, Array, Array]]:
         """The coordinates of a rotation vector, and their gradients with respect to it."""
         allowed, angle = self._allowed(r), norm(r)
-        # Protects the directions of r = 0, and of the axis z: they stay as they were.
+        # Protects the directions from r = 0 and from the axis z: they keep their last values.
         turned = angle > LEAST**2
         known = _axis(near[1], near[2])
         u = jnp.where(turned[None], r / jnp.where(turned, angle, 1.0)[None], known)
@@ -97,9 +107,9 @@ class BallRotation(Coupling):
         cosine = jnp.where(leaning, cosine, 0.0)
         elevation = arctan2(u[2], cosine)
         most = norm(allowed * u)
-        pair = nearest_turn(jnp.stack([azimuth, elevation]), near[1:])
+        pair = unwrap_angle(jnp.stack([azimuth, elevation]), near[1:])
         q = jnp.concatenate([(angle - most)[None], pair], axis=0)
-        # Protects the divisions from the same places, by keeping the rates finite.
+        # Protects the divisions from the same rotations, and so keeps the rates finite.
         arm = jnp.maximum(angle, LEAST)
         share = jnp.where(most > 0, 1 / (jnp.where(most > 0, most, 1.0) * arm), 0.0)
         bent = (allowed * allowed - (most * most)[None]) * u

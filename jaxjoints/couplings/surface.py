@@ -1,4 +1,4 @@
-"""Surfaces in D that carry a point of C (planes), or an axis of it (the fixed axis)."""
+"""Joints that keep a point of C on planes of D, or an axis of C parallel to a plane of D."""
 
 from typing import ClassVar
 
@@ -8,33 +8,39 @@ from jax import Array
 
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import Pose, basis, dot, quat_to_rotation_vector, so3_right_jacobian_inverse
+from .angles import unwrap_rotation_vector
 from .coupling import Coupling, CouplingRows
 from .rotary import Universal, Z
-from .winding import unwind
 from .wrench import about, along, axes, check_axis, direction, stack_rows, unit_axis
 
 
 @struct
 class PlanePoint(Coupling):
-    """The origin of C stays on the plane through D's origin normal to `normal`; C turns freely.
+    """C's origin stays on a plane through D's origin, and C turns freely.
 
-    Row: the force along the normal; its error is the height of C's origin above the plane.
-    Coordinates: distances along two axes p, q of the plane (x, y for the default normal z) [m],
-    rotation vector of T_CD [rad], as in `Ball`. One-sided, as a point above a floor:
-    `Released(PlanePoint())` with `Limits(lower=0.0)`.
+    C is fixed on the child body, D on the parent body.
 
-    normal: direction in D, of any length but 0, shape (3,)
+    q[0], q[1]: position of C's origin along two axes u, v of the plane [m], zero at D's origin. u
+        and v are x and y of D for the default normal z; u × v is in the direction of the normal.
+    q[2:]: rotation vector of C in D [rad], zero where the axes of C and D are parallel, positive by
+        the right-hand rule, as in `Ball`
 
-    Source: ArtiSynth PlanarCoupling, PlanarConnector (the same row, without coordinates), whose
-    own derivative of the row is 0.
+    Row: the force along the normal. Its error is the height of C's origin above the plane [m],
+    positive on the side to which the normal points. `Released(PlanePoint())` with
+    `Limits(lower=0.0)` is one-sided, like a point above a floor.
+
+    normal: normal of the plane in D, of any length but 0, shape (3,)
+
+    Source: ArtiSynth PlanarCoupling, PlanarConnector (the same row, without coordinates and with a
+    derivative of 0).
     """
 
     normal: Array = Z
     dof: ClassVar[int] = 5
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
-        """Displacement by q[0] and q[1] within the plane, rotation vector q[2:]."""
+        """Displacement by q[0] along u and q[1] along v, rotation vector q[2:]."""
         normal = jnp.asarray(self.normal, q.dtype)
         u, v = basis(direction(normal.reshape(normal.shape + (1,) * (q.ndim - normal.ndim))))
         return Pose.from_rotation_vector(q[2:], q[0][None] * u + q[1][None] * v)
@@ -43,7 +49,7 @@ class PlanePoint(Coupling):
         """Distances within the plane and rotation vector, the latter continued from q."""
         u, v = basis(unit_axis(self.normal, T))
         r = quat_to_rotation_vector(T.q)
-        r = r if q is None else unwind(r, q[2:])
+        r = r if q is None else unwrap_rotation_vector(r, q[2:])
         return jnp.concatenate([jnp.stack([dot(u, T.p), dot(v, T.p)]), r], axis=0)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
@@ -67,45 +73,53 @@ class PlanePoint(Coupling):
 
 @struct
 class SegmentedPlanePoint(Coupling):
-    """The origin of C stays on a surface of flat strips; C turns freely.
+    """C's origin stays on a surface of flat strips, and C turns freely.
 
-    The strips are a polyline in the x–z plane of D, extruded along y. The row is that of the strip
-    nearest to C's origin: the force along its normal (-dz, 0, dx), which is up (z) where the
-    polyline runs along x; the error is the height above the plane of that strip. The first and
-    last strips have no outer end. Coordinates: way along the polyline and along y [m], rotation
-    vector of T_CD [rad], as in `Ball`. One-sided: `Released` with `Limits(lower=0.0)`.
+    C is fixed on the child body, D on the parent body. The strips are a polyline in the x–z plane
+    of D, extruded along y. The first and the last strip extend without end.
 
-    Where a corner bulges, the points nearest to it lie above no strip and are projected on the
-    plane of one: the way runs past that strip's end there, and `pose` puts it on the next one.
+    q[0]: length along the polyline from its first corner [m], zero there, positive towards the
+        other corners
+    q[1]: position of C's origin along y of D [m], zero at D's origin
+    q[2:]: rotation vector of C in D [rad], zero where the axes of C and D are parallel, positive by
+        the right-hand rule, as in `Ball`
+
+    Row: the force along the normal (-dz, 0, dx) of the strip nearest to C's origin, for a strip
+    that runs along (dx, 0, dz). The normal is z of D where the strip runs along x. The error is the
+    height of C's origin above the plane of that strip [m], positive on the side of the normal. The
+    surface is one-sided as `Released(SegmentedPlanePoint(…))` with `Limits(lower=0.0)`.
+
+    At a convex corner there are points above no strip. They are projected on the plane of one
+    strip: q[0] runs past the end of that strip, and `pose` takes it to the next strip.
 
     points: corners (x, z) of the polyline in order [m], at least 2, shape (m, 2)
 
-    Source: ArtiSynth SegmentedPlanarCoupling (the same row, without coordinates), whose own
-    derivative of the row is 0.
+    Source: ArtiSynth SegmentedPlanarCoupling (the same row, without coordinates and with a
+    derivative of 0).
     """
 
     points: Array
     dof: ClassVar[int] = 5
 
     def pose(self, q: Array) -> Pose:
-        """Displacement to the way q[0] along the polyline and by q[1] along y, vector q[2:]."""
+        """Origin at the length q[0] of the polyline and at y = q[1], rotation vector q[2:]."""
         points, along_strip, lengths = self._strips(q.dtype)
         ends = jnp.cumsum(lengths)
         strip = jnp.sum(q[0] >= ends[:-1])
-        place = points[strip] + (q[0] - ends[strip] + lengths[strip]) * along_strip[strip]
-        return Pose.from_rotation_vector(q[2:], jnp.stack([place[0], q[1], place[1]]))
+        point = points[strip] + (q[0] - ends[strip] + lengths[strip]) * along_strip[strip]
+        return Pose.from_rotation_vector(q[2:], jnp.stack([point[0], q[1], point[1]]))
 
     def project(self, T: Pose, q: Array | None = None, t=0.0) -> tuple[Pose, Array]:
-        """T with its origin put on the plane of the nearest strip, and the coordinates."""
+        """T with its origin moved onto the plane of the nearest strip, and the coordinates."""
         normal, height, _ = self._nearest(T)
         return Pose(T.p - height * normal, T.q), self.coordinates(T, q)
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:
-        """Way along the polyline, y, and rotation vector, the latter continued from q."""
+        """Length along the polyline, y, and rotation vector, the latter continued from q."""
         r = quat_to_rotation_vector(T.q)
-        r = r if q is None else unwind(r, q[2:])
-        _, _, way = self._nearest(T)
-        return jnp.concatenate([jnp.stack([way, T.p[1]]), r])
+        r = r if q is None else unwrap_rotation_vector(r, q[2:])
+        _, _, length = self._nearest(T)
+        return jnp.concatenate([jnp.stack([length, T.p[1]]), r])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
         """See `Coupling.rows`."""
@@ -133,12 +147,12 @@ class SegmentedPlanePoint(Coupling):
     def _strips(self, dtype) -> tuple[Array, Array, Array]:
         """Starts (m, 2), unit vectors (m, 2) and lengths (m) of the strips."""
         points = jnp.asarray(self.points, dtype)
-        way = points[1:] - points[:-1]
-        lengths = jnp.sqrt(jnp.sum(way * way, axis=1))
-        return points[:-1], way / lengths[:, None], lengths
+        edges = points[1:] - points[:-1]
+        lengths = jnp.sqrt(jnp.sum(edges * edges, axis=1))
+        return points[:-1], edges / lengths[:, None], lengths
 
     def _nearest(self, T: Pose) -> tuple[Array, Array, Array]:
-        """Normal of the nearest strip (3), height above its plane, and way along the polyline."""
+        """Normal of the nearest strip, height above its plane, and length along the polyline."""
         points, along_strip, lengths = self._strips(T.p.dtype)
         offset = jnp.stack([T.p[0], T.p[2]])[None] - points
         forward = jnp.sum(offset * along_strip, axis=1)
@@ -146,28 +160,35 @@ class SegmentedPlanePoint(Coupling):
         strip = jnp.argmin(jnp.sum(beside * beside, axis=1))
         x, z = along_strip[strip]
         height = x * offset[strip, 1] - z * offset[strip, 0]
-        way = jnp.cumsum(lengths)[strip] - lengths[strip] + forward[strip]
-        return jnp.stack([-z, jnp.zeros_like(x), x]), height, way
+        length = jnp.cumsum(lengths)[strip] - lengths[strip] + forward[strip]
+        return jnp.stack([-z, jnp.zeros_like(x), x]), height, length
 
 
 @struct
 class FixedAxis(Coupling):
     """The y axis of C stays parallel to the x–y plane of D; C moves freely otherwise.
 
-    A universal joint (roll about z of D, pitch about y of C) whose origin moves freely. Row: the
-    moment about the common normal of the two axes. Coordinates: position of C in D [m], roll and
-    pitch [rad], counted over many turns; they are read by the forces along x, y, z of D and the
-    moments about z of D and y of C.
+    C is fixed on the child body, D on the parent body. The orientation is that of a universal joint
+    (roll about z of D, then pitch about y of C), and C's origin moves freely.
 
-    Source: ArtiSynth FixedAxisCoupling (the same row; it leaves the origin of T_GD where it was,
-    0 in use, so there the position always reads 0 and the position error is all of it).
+    q[:3]: position of C's origin in D [m], zero at D's origin, positive along x, y, z of D
+    q[3]: roll about z of D [rad]
+    q[4]: pitch about y of C [rad]
+        Both angles are zero where the axes of C and D are parallel, positive by the right-hand rule
+        about their axes, and count turns.
+
+    Row: the moment about the common normal of the two rotation axes. The rows of the coordinates
+    are the forces along x, y, z of D and the moments about z of D and y of C.
+
+    Source: ArtiSynth FixedAxisCoupling (the same row; it keeps the origin of T_GD at 0, so its
+    position always reads 0, and its error is the whole position).
     """
 
     dof: ClassVar[int] = 5
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
-        """Position q[:3], roll q[3] about z, then pitch q[4] about y."""
+        """Position q[:3], roll q[3] about z of D, then pitch q[4] about y of C."""
         return Pose(q[:3], _ROLL_PITCH.pose(q[3:]).q)
 
     def coordinates(self, T: Pose, q: Array | None = None, t=0.0) -> Array:

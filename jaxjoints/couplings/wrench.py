@@ -1,4 +1,4 @@
-"""What hand-written couplings are built from: unit wrenches, in trailing batch axes."""
+"""Unit wrenches and checks of parameters, of which hand-written couplings are made."""
 
 from typing import Any
 
@@ -19,12 +19,12 @@ def axes(T: Pose) -> tuple[Array, Array, Array]:
 
 
 def along(u: Array) -> Array:
-    """Wrench (u, 0) of a unit force along u, shape (6, *b)."""
+    """Wrench (u, 0), the force u without a moment, shape (6, *b)."""
     return jnp.concatenate([u, jnp.zeros_like(u)], axis=0)
 
 
 def about(u: Array) -> Array:
-    """Wrench (0, u) of a unit moment about u, shape (6, *b)."""
+    """Wrench (0, u), the moment u without a force, shape (6, *b)."""
     return jnp.concatenate([jnp.zeros_like(u), u], axis=0)
 
 
@@ -34,12 +34,12 @@ def stack_rows(*wrenches: Array) -> Array:
 
 
 def direction(axis: ArrayLike) -> Array:
-    """Unit vector of an axis of any length but 0, shape (3, *b); numbers may be plain."""
+    """Unit vector along an axis of any length but 0, shape (3, *b); a tuple of numbers will do."""
     return unit(axis if isinstance(axis, jax.Array) else jnp.asarray(axis, float))
 
 
 def unit_axis(axis: ArrayLike, T: Pose) -> Array:
-    """Unit vector of an axis (3, ...) in T's precision, shared by the batch axes it lacks."""
+    """Unit vector along an axis (3, ...) in T's precision, with axes of size 1 for T's batch."""
     axis = jnp.asarray(axis, T.p.dtype)
     return unit(axis.reshape(axis.shape + (1,) * (T.p.ndim - axis.ndim)))
 
@@ -57,9 +57,10 @@ def check_axis(name: str, axis: ArrayLike) -> str | None:
 
 
 def check_not_parallel(coupling: Any, first: str, second: str, instead: str) -> str | None:
-    """What is wrong with two directions, fields of a coupling, that must not be parallel, or None.
+    """What is wrong with two fields that must be directions and not parallel, or None.
 
-    instead: what to do for parallel axes
+    first, second: names of the fields
+    instead: advice for parallel axes, part of the sentence
     """
     a, b = getattr(coupling, first), getattr(coupling, second)
     problem = check_axis(first, a) or check_axis(second, b)
@@ -78,7 +79,7 @@ def check_not_parallel(coupling: Any, first: str, second: str, instead: str) -> 
 def check_length(name: str, length: ArrayLike, instead: str) -> str | None:
     """What is wrong with a length that must be positive, or None.
 
-    instead: what to do for a length of 0
+    instead: advice for a length of 0, part of the sentence
     """
     length = float(np.asarray(length))
     if np.isfinite(length) and length > 0:

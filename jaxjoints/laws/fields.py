@@ -1,10 +1,10 @@
-"""Fields: forces on single bodies by where they are and how they move, from outside of all joints.
+"""Fields: external forces on single bodies, such as drag, thrust or attraction.
 
-A field is a frozen record whose leaves are its parameters, and a pure function of the motion of one
-body. What depends on several bodies is a joint with laws, or a function of the whole state that
-gives `Control.wrench`.
+A field is a pure function of the pose and the velocity of one body. A force that depends on several
+bodies is a joint with laws, or a wrench of `Control` that is computed from the whole state.
 """
 
+from abc import ABC
 from typing import Literal
 
 import jax.numpy as jnp
@@ -19,13 +19,16 @@ from ..algebra.spatial import Pose
 
 @struct
 class BodyMotion:
-    """Where one body is and how it moves, all that a field may depend on.
+    """Pose, velocity and inertia of one body: all that a field may depend on.
 
-    pose: of the centre of mass: its place in the world [m], and body axes to world axes
-    velocity: of the centre of mass [m/s]; omega: angular [rad/s]; world axes, shape (3,)
-    mass: [kg]; inertia: about the centre of mass in body axes [kg m²], shape (3, 3)
+    pose: pose in the world of the frame at the centre of mass with the axes of the body
+    velocity: of the centre of mass [m/s], world axes, shape (3,)
+    omega: angular velocity [rad/s], world axes, shape (3,)
+    mass: [kg]
+    inertia: about the centre of mass in body axes [kg m²], shape (3, 3)
     com: centre of mass in the body frame [m], shape (3,)
-    time: [s]; dt: how long the wrench will act [s], 0 where the force of an instant is asked for
+    time: time of the state [s]
+    dt: duration for which the wrench will act [s]; 0 where the force at an instant is wanted
     """
 
     pose: Pose
@@ -42,16 +45,19 @@ class BodyMotion:
         return self.pose.rotate(point - self.com)
 
     def place(self, point: Array) -> Array:
-        """A point of the body frame in the world [m], shape (3,)."""
+        """Position in the world of a point of the body frame [m], shape (3,)."""
         return self.pose.p + self.arm(point)
 
     def speed(self, point: Array) -> Array:
-        """Velocity of a point of the body frame [m/s], world axes, shape (3,)."""
+        """Velocity of a point that is fixed in the body frame [m/s], world axes, shape (3,)."""
         return self.velocity + cross(self.omega, self.arm(point))
 
 
-class Field:
-    """Base of all fields: a force, or what becomes of the velocities, or both.
+class Field(ABC):  # noqa: B024 - every method has a default
+    """Base of all fields: a frozen record (`struct`) whose leaves are its parameters.
+
+    A subclass writes `wrench`, a force, or `velocity_update`, a change of the velocities at the end
+    of a step, or both. The library calls those methods alone that the subclass overrides.
 
     >>> @struct
     ... class Attraction(Field):
@@ -71,25 +77,33 @@ class Field:
     def wrench(self, motion: BodyMotion) -> Array:
         """Force [N] and moment about the centre of mass [N m] on a body, world axes, shape (6,).
 
-        It is taken at the start of a step of `motion.dt` and acts during it.
+        It is computed from the motion at the start of a step, and is constant during the step; a
+        scheme of several stages computes it for each stage.
         """
-        raise NotImplementedError
+        return jnp.zeros(6, motion.velocity.dtype)
 
-    def settled(self, motion: BodyMotion) -> tuple[Array, Array]:
-        """Velocity and angular velocity in place of those at the end of a step, (3,) each."""
-        raise NotImplementedError
+    def velocity_update(self, motion: BodyMotion) -> tuple[Array, Array]:
+        """Velocity of the centre of mass and angular velocity that replace those of `motion`.
+
+        It is called with the motion at the end of a step, after the scheme has moved the bodies.
+
+        Returns: (velocity [m/s], omega [rad/s]), world axes, shape (3,) each
+        """
+        return motion.velocity, motion.omega
 
     def check(self) -> str | None:
-        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+        """What is wrong with the parameters, which are concrete numbers, as a sentence, or None."""
         return None
 
 
 @struct
 class PointForce(Field):
-    """A force, and perhaps a moment, at a point that moves with the body.
+    """A constant force at a point that moves with the body, and an optional moment.
 
-    force: [N]; point: in the body frame [m]; moment: [N m]; shape (3,)
-    axes: of force and moment: "world", or "body", with which they turn (a thruster)
+    force: [N], shape (3,)
+    point: where the force acts, in the body frame [m], shape (3,)
+    moment: added to the moment of the force [N m], shape (3,); None for none
+    axes: "world", or "body" for a force and a moment that turn with the body (a thruster) (static)
     """
 
     force: Array
@@ -119,14 +133,18 @@ class PointForce(Field):
 
 @struct
 class Drag(Field):
-    """Resistance of a medium at rest: -(c₁ + c₂ |v|) v at the centre of mass, a moment likewise.
+    """Resistance of a medium at rest: the force -(c₁ + c₂ |v|) v, and a moment of the same form.
 
-    A step of h takes the coefficients k of its start and the motion of its end, as if the body were
-    free: force -k v / (1 + h k / m), moment -k I (I + h k)⁻¹ ω. So a step never turns the motion
-    round, nor do joints make it gain energy, whatever h k / m (the explicit force would for > 2).
+    The force acts in the centre of mass. A step of length h takes the coefficient k = c₁ + c₂ |v|
+    at its start and the velocity at its end, as if no other force acted: the force is
+    -k v / (1 + h k / m), the moment -k I (I + h k)⁻¹ ω. A step therefore never reverses the motion
+    and never adds energy, for any h k / m. (An explicit force adds energy where h k / m > 2.)
 
-    linear: c₁ [N s/m]; quadratic: c₂ [N s²/m²]
-    angular: [N m s/rad]; angular_quadratic: [N m s²/rad²]; None for what is absent
+    linear: c₁ [N s/m]
+    quadratic: c₂ [N s²/m²]
+    angular: coefficient of the moment [N m s/rad]
+    angular_quadratic: coefficient of the moment [N m s²/rad²]
+        each ≥ 0, None where that part is absent
     """
 
     linear: Array | float | None = None
@@ -156,12 +174,14 @@ class Drag(Field):
 
 @struct
 class BodyDamping(Field):
-    """ODE's damping: at the end of a step the velocities are scaled by 1 - scale.
+    """Damping as in ODE: the velocities at the end of each step are multiplied by 1 - scale.
 
-    Not a force: the positions of that step have moved with what was there before, and the step's
-    length does not matter. Speeds up to the threshold are left alone.
+    It is not a force: the positions have already moved with the velocities before the scaling, and
+    the scaling does not depend on the length of the step. A speed up to its threshold stays.
 
-    linear, angular: scales, in [0, 1]; thresholds: [m/s] and [rad/s]
+    linear, angular: scales of velocity and angular velocity, in [0, 1]
+    linear_threshold: [m/s]
+    angular_threshold: [rad/s]
     """
 
     linear: Array | float = 0.0
@@ -169,8 +189,8 @@ class BodyDamping(Field):
     linear_threshold: Array | float = 0.01
     angular_threshold: Array | float = 0.01
 
-    def settled(self, motion: BodyMotion) -> tuple[Array, Array]:
-        """See `Field.settled`."""
+    def velocity_update(self, motion: BodyMotion) -> tuple[Array, Array]:
+        """See `Field.velocity_update`."""
         v, omega = motion.velocity, motion.omega
         return (
             jnp.where(norm(v) > self.linear_threshold, (1 - self.linear) * v, v),
@@ -186,13 +206,8 @@ class BodyDamping(Field):
         return _negative(self)
 
 
-def defines(field: Field, method: str) -> bool:
-    """Whether the class of a field has a method of its own for what the base only names."""
-    return getattr(type(field), method) is not getattr(Field, method)
-
-
 def _coefficient(linear: Array | None, quadratic: Array | None, v: Array) -> Array | None:
-    """c₁ + c₂ |v|; None where both are absent."""
+    """Coefficient c₁ + c₂ |v|; None where c₁ and c₂ are both None."""
     terms = [] if linear is None else [linear]
     terms += [] if quadratic is None else [quadratic * norm(v)]
     return sum(terms) if terms else None

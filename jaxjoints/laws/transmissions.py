@@ -1,13 +1,15 @@
-"""Transmissions: equations between the coordinates of several joints, whatever joints these are.
+"""Transmissions: equations between the coordinates of several joints of any kind.
 
-A transmission is a frozen record whose leaves are its parameters, and a pure function of the
-coordinates q of its joints, one after another: its values f(q) are held at zero by rows
+A transmission is a pure function f(q) of the coordinates q of its joints, in the order in which the
+joints are listed. Rows on all bodies of these joints hold its values at zero:
 
-    Σ_i ∂f/∂q_i N_i v⁺ + erp f/h + (cfm/h) λ = 0
+    Σ_i ∂f/∂q_i N_i v⁺ + erp f/h + (cfm/h) λ = 0.
 
-on all bodies of these joints, or, where laws act on a value, obey the laws instead.
+Here λ is the impulse of the row over a step h, and v⁺ are the velocities at the end of the step.
+Where laws act on a value, they replace its row.
 """
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -17,36 +19,41 @@ from jax import Array
 from ..algebra.pytree import static, struct
 from ..couplings.functions import Function
 
-# Share of a cone's opening at whose inside its angle is read along one coordinate alone.
+# Swing, as a share of the cone's opening, below which the slope is that of the first coordinate.
 CENTRE = 1e-6
 
 
-class Transmission:
-    """Base of all transmissions.
+class Transmission(ABC):
+    """Base of all transmissions: a frozen record (`struct`) whose leaves are its parameters.
 
-    rows: how many values f(q) has
-    coordinates: how many it takes, None for any number
+    rows: number of values of f(q)
+    coordinates: number of coordinates that f takes; None for any number
     """
 
     rows: ClassVar[int] = 1
     coordinates: ClassVar[int | None] = None
 
+    @abstractmethod
     def value(self, q: Array) -> Array:
-        """f(q), shape (rows,), of the coordinates of all its joints in order, shape (k,)."""
-        raise NotImplementedError
+        """f(q), shape (rows,).
+
+        q: coordinates of all joints of the transmission in order [m or rad], shape (k,)
+        """
 
     def check(self) -> str | None:
-        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+        """What is wrong with the parameters, which are concrete numbers, as a sentence, or None."""
         return None
 
 
 @struct
 class Weighted(Transmission):
-    """f = Σ weights[i] q[i] - offset: gears, mimicking joints, tendons over pulleys.
+    """f = Σ weights[i] q[i] - offset: gears, mimic joints, tendons over pulleys.
 
-    With laws it is a tendon: q̇ of its length is Σ weights[i] q̇[i], and `Limits(upper=L)` a rope.
+    Without laws f is held at 0. With laws f is the length of a tendon, and `Limits(upper=L)` makes
+    it a rope of length L: its rate Σ weights[i] q̇[i] is positive while the tendon lengthens.
 
-    weights: shape (k,), one for each coordinate; offset: in units of f
+    weights: one for each coordinate, such as the radius of a pulley [m], shape (k,)
+    offset: in the unit of f
     """
 
     weights: Array
@@ -67,7 +74,14 @@ class Weighted(Transmission):
 
 @struct
 class Mimic(Transmission):
-    """q[1] = ratio q[0] + offset, as in a gear pair (ratio -r₀/r₁ for outer teeth)."""
+    """q[1] = ratio q[0] + offset: a joint that mimics another, or a pair of gears.
+
+    The value is f = q[1] - ratio q[0] - offset.
+
+    ratio: speed of the second coordinate per speed of the first. A pair of gears with radii r₀, r₁
+        and external teeth, on hinges with axes in the same direction, has the ratio -r₀/r₁.
+    offset: q[1] at q[0] = 0
+    """
 
     ratio: Array | float
     offset: Array | float = 0.0
@@ -80,9 +94,12 @@ class Mimic(Transmission):
 
 @struct
 class RackAndPinion(Transmission):
-    """q[1] = radius q[0] + offset: a pinion that turns by q[0] [rad] moves a rack by q[1] [m].
+    """q[1] = radius q[0] + offset: a pinion at the angle q[0] [rad] holds a rack at q[1] [m].
 
-    radius: pitch radius [m], negative where the rack runs the other way
+    The value is f = q[1] - radius q[0] - offset [m].
+
+    radius: pitch radius of the pinion [m], negative where q[1] falls as q[0] rises
+    offset: position of the rack at q[0] = 0 [m]
     """
 
     radius: Array | float
@@ -102,9 +119,13 @@ class RackAndPinion(Transmission):
 
 @struct
 class Differential(Transmission):
-    """q[0] = ratio (q[1] + q[2]) / 2: the ring turns by q[0], the two output shafts by q[1], q[2].
+    """q[0] = ratio (q[1] + q[2]) / 2: the differential of an axle.
 
-    Their torques are equal, ratio / 2 times that of the ring, however fast each of them turns.
+    q[0] is the angle of the input (the ring gear), q[1] and q[2] are the angles of the two output
+    shafts. The value is f = q[0] - ratio (q[1] + q[2]) / 2. Both shafts receive the same torque,
+    ratio / 2 times the torque of the input, whatever their speeds.
+
+    ratio: speed of the input per mean speed of the shafts
     """
 
     ratio: Array | float = 1.0
@@ -123,7 +144,12 @@ class Differential(Transmission):
 
 @struct
 class Follower(Transmission):
-    """The last coordinate is a function of the others, as the patella follows the knee."""
+    """The last coordinate is a function of the others, as the patella follows the knee.
+
+    The value is f = q[-1] - function(q[:-1]).
+
+    function: a `Function` of the coordinates before the last one
+    """
 
     function: Function
 
@@ -139,16 +165,16 @@ class Follower(Transmission):
 
 @struct
 class SwingCone(Transmission):
-    """What is left of an elliptic cone for two angles of a joint: with `Limits(lower=0.0)` on it,
-    their swing stays inside.
+    """How far two angles of a joint are inside an elliptic cone: a limit of their swing.
 
         f = (1 - ρ) √(major minor),    ρ² = (q[first] / major)² + (q[second] / minor)²
 
-    With major = minor it is the angle to the cone. At its centre, where the cone is far and f has
-    no slope, that of the first coordinate stands in.
+    f is positive inside the cone, 0 on it and negative outside; `Limits(lower=0.0)` on f keeps the
+    swing inside. With major = minor, f is the angle that is left before the cone is reached. In
+    the centre of the cone f has no derivative; the one along the first coordinate is used there.
 
-    major, minor: half the openings along the two coordinates [rad, or m for distances]
-    first, second: which coordinates of the joints these are
+    major, minor: half the openings along the two coordinates [rad, or m for distances], > 0
+    first, second: numbers of the two coordinates among those of the joints (static)
     """
 
     major: Array | float

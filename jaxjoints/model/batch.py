@@ -1,4 +1,7 @@
-"""Batch axes: which of them a call has, from the rank of every leaf."""
+"""Batch axes of a call: the last axes of arrays in a system, a state and a control."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +11,13 @@ from .system import System
 
 
 def batch_shape(system: System, state: State, control: Control | None) -> tuple[int, ...]:
-    """Batch axes of a call, from the rank of every leaf against its declared rank."""
+    """The batch axes of a call; () for a single environment.
+
+    The axes of an array beyond its declared rank are batch axes. An array has all batch axes of the
+    call, or none and is shared by all environments.
+
+    Raises: ValueError for an array with fewer axes than declared, and for batch axes that differ.
+    """
     shapes = []
     for leaf, rank in _leaves_and_ranks(system, state, control):
         if jnp.ndim(leaf) < rank:
@@ -25,7 +34,10 @@ def batch_shape(system: System, state: State, control: Control | None) -> tuple[
     return batch
 
 
-def _leaves_and_ranks(system: System, state: State, control: Control | None):
+def _leaves_and_ranks(
+    system: System, state: State, control: Control | None
+) -> Iterator[tuple[Any, int]]:
+    """Every array of a call with its declared rank: its number of axes without batch axes."""
     yield from zip(jax.tree.leaves(system), system.topology.ranks, strict=True)
     yield from zip(jax.tree.leaves(state), jax.tree.leaves(STATE_RANKS), strict=True)
     if control is not None:

@@ -1,4 +1,4 @@
-"""What acts on bodies from outside: wrenches of `Control` and of fields, added up."""
+"""External wrenches on bodies: the sum of those of `Control` and of fields."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -9,10 +9,10 @@ import numpy as np
 from jax import Array
 
 from ..algebra.indexing import add_at
-from ..algebra.pytree import expand, map_trailing, replace
+from ..algebra.pytree import expand, map_trailing, overrides, replace
 from ..algebra.rotation import cross
 from ..algebra.spatial import Pose, quat_normalize
-from ..laws.fields import BodyMotion, defines
+from ..laws.fields import BodyMotion, Field
 from .groups import FieldGroup
 from .kinematics import Mechanism
 from .state import Control, State
@@ -29,19 +29,23 @@ def wrench_at(
     point: Any = (0.0, 0.0, 0.0),
     axes: Literal["world", "body"] = "world",
 ) -> Array:
-    """A force at a point of a body, as `Control.wrench` wants it; several of them add up.
+    """`Control.wrench` of a force at a point of a body; the sum of several acts like all of them.
 
-    force [N], moment [N m]: shape (3, *batch), in the given axes; point: in the body frame [m]
+    body: name of the body that the force acts on
+    force: [N], shape (3, *batch); moment: [N m], shape (3, *batch), 0 by default
+    point: where the force acts, in the body frame [m], shape (3,) or (3, *batch)
+    axes: those of force and moment: "world", or "body" for the axes of the body frame
 
-    Returns: shape (6, bodies, *batch), 0 for all other bodies
-    Raises: ValueError for other axes; KeyError for a body that is not there
+    Returns: force and moment at the centre of mass, world axes, shape (6, bodies, *batch); 0 for
+        all other bodies
+    Raises: ValueError for unknown axes; KeyError for an unknown body.
     """
     if axes not in ("world", "body"):
         raise ValueError(f"wrench_at: axes {axes!r} must be 'world' or 'body'")
     b, batch = system.body(body), state.time.ndim
+    moment = jnp.zeros(3) if moment is None else moment
     force, point, moment = (
-        _trailing(x, batch, state.position.dtype)
-        for x in (force, point, jnp.zeros(3) if moment is None else moment)
+        expand(jnp.asarray(x, state.position.dtype), [1], batch) for x in (force, point, moment)
     )
     pose = Pose(state.position[:, b], quat_normalize(state.quaternion[:, b]))
     arm = pose.rotate(point - expand(system.com, [2], batch)[:, b])
@@ -49,40 +53,45 @@ def wrench_at(
         force, moment = pose.rotate(force), pose.rotate(moment)
     moment = moment + cross(arm, force)
     wrench = jnp.concatenate(jnp.broadcast_arrays(force, moment))
-    none = jnp.zeros((6, len(system.topology.bodies), *wrench.shape[1:]), wrench.dtype)
-    return none.at[:, b].set(wrench)
+    zero = jnp.zeros((6, len(system.topology.bodies), *wrench.shape[1:]), wrench.dtype)
+    return zero.at[:, b].set(wrench)
 
 
 def external_wrench(
     mechanism: Mechanism, state: State, control: Control, dt: Array
 ) -> Array | None:
-    """Force and moment at each centre of mass by control and fields, world axes, shape (6, bodies,
-    *batch); None where there are none.
+    """Force and moment of the control and of all fields at each centre of mass.
 
-    dt: how long it will act [s], 0 for the force of this instant (see `BodyMotion`)
+    dt: length of the step in which they act [s], 0 for those of an instant (see `BodyMotion`)
+
+    Returns: world axes [N, N m], shape (6, bodies, *batch); None if neither the control nor a field
+        has a wrench
     """
     total = control.wrench
     for group in mechanism.system.fields:
-        if not defines(group.field, "wrench"):
+        if not overrides(group.field, Field.wrench):
             continue
-        bodies, found = _on_bodies(mechanism, group, state, dt, lambda f, m: f.wrench(m))
+        bodies, wrenches = _on_bodies(mechanism, group, state, dt, lambda f, m: f.wrench(m))
         if total is None:
-            total = jnp.zeros((6, *state.position.shape[1:]), found.dtype)
-        total = add_at(total, bodies, found, 1)
+            total = jnp.zeros((6, *state.position.shape[1:]), wrenches.dtype)
+        total = add_at(total, bodies, wrenches, 1)
     return total
 
 
 def settled(mechanism: Mechanism, state: State, dt: Array) -> State:
-    """The state at the end of a step of dt after the fields that change its velocities."""
+    """The state at the end of a step after the fields with a `Field.velocity_update`.
+
+    dt: length of the step [s]
+    """
     for group in mechanism.system.fields:
-        if not defines(group.field, "settled"):
+        if not overrides(group.field, Field.velocity_update):
             continue
         # One field after another: several may act on one body.
-        for i, own in enumerate(group.bodies):
-            one = jax.tree.map(lambda x: _member(x, [i], state.time.ndim), group.field)  # noqa: B023
-            single = replace(group, field=one, bodies=(own,))
+        for i, bodies in enumerate(group.bodies):
+            field = jax.tree.map(lambda x: _taken(x, [i], state.time.ndim), group.field)  # noqa: B023
+            single = replace(group, field=field, bodies=(bodies,))
             bodies, (velocity, omega) = _on_bodies(
-                mechanism, single, state, dt, lambda f, m: f.settled(m)
+                mechanism, single, state, dt, lambda f, m: f.velocity_update(m)
             )
             state = replace(
                 state,
@@ -95,13 +104,16 @@ def settled(mechanism: Mechanism, state: State, dt: Array) -> State:
 def _on_bodies(
     mechanism: Mechanism, group: FieldGroup, state: State, dt: Array, function: Callable
 ) -> tuple[np.ndarray, Any]:
-    """The bodies that a group acts on, and `function` of field and motion for each of them."""
+    """A function of field and body motion, for each body that each field of a group acts on.
+
+    Returns: indices of these bodies, field by field, and the results with an axis of these bodies
+    """
     system, batch = mechanism.system, state.time.ndim
-    bodies = np.array([body for own in group.bodies for body in own])
+    bodies = np.concatenate(group.bodies).astype(int)
     field = group.field
     if len(group.bodies) > 1:
-        member = np.repeat(np.arange(len(group.bodies)), [len(own) for own in group.bodies])
-        field = jax.tree.map(lambda x: _member(x, member, batch), field)
+        member = np.repeat(np.arange(len(group.bodies)), list(map(len, group.bodies)))
+        field = jax.tree.map(lambda x: _taken(x, member, batch), field)
     motion = BodyMotion(
         Pose(state.position[:, bodies], state.quaternion[:, bodies]),
         state.velocity[:, bodies],
@@ -116,11 +128,6 @@ def _on_bodies(
         return bodies, map_trailing(function, 1 + batch, field, motion)
 
 
-def _member(leaf: Array, members: Any, batch: int) -> Array:
-    """Some items of a stacked leaf with `batch` axes at its end."""
+def _taken(leaf: Array, members: Any, batch: int) -> Array:
+    """Some members of a stacked leaf with `batch` batch axes."""
     return jnp.take(leaf, np.array(members), axis=leaf.ndim - batch - 1)
-
-
-def _trailing(x: Any, batch: int, dtype: Any) -> Array:
-    """A vector (3,) or (3, *batch) with `batch` axes at its end."""
-    return expand(jnp.asarray(x, dtype), [1], batch)

@@ -1,11 +1,14 @@
-"""What a System consists of: its static facts, and its joints, transmissions, fields in groups."""
+"""What a System consists of: static facts, and groups of joints, transmissions and fields."""
 
 import dataclasses
 from functools import cached_property
+from typing import Any, ClassVar, Self
 
+import jax
+import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.pytree import static, struct
+from ..algebra.pytree import replace, static, struct
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
 from ..laws.fields import Field
@@ -16,7 +19,13 @@ from ..laws.transmissions import Transmission
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """The static facts of a system: names, who moves, and the declared rank of every leaf."""
+    """The static facts of a system, which are part of its type for JAX.
+
+    bodies, joints, transmissions, fields: their names, in the order in which they were added
+    moving: for each body True, or False if its motion is prescribed
+    ranks: of each leaf of the system, its number of axes without batch axes
+    notes: what the builder changed in the arguments of the user, a sentence each
+    """
 
     bodies: tuple[str, ...]
     joints: tuple[str, ...]
@@ -41,32 +50,98 @@ class Topology:
 
     @property
     def prescribed(self) -> tuple[int, ...]:
-        """Bodies whose motion is prescribed."""
+        """Indices of the bodies whose motion is prescribed."""
         return tuple(i for i, moves in enumerate(self.moving) if not moves)
 
 
-@struct
-class JointGroup:
-    """All joints of one coupling type with the same laws, their parameters stacked.
+class Group:
+    """Base of the groups of a system: several elements of one type in one record.
 
-    coupling: the coupling, every leaf with a joint axis after its own axes, (…, joints, *batch)
-    frame_C: pose of C in the child's body frame; frame_D: pose of D in the parent's
-    laws: one record per law, stacked likewise
-    erp, cfm: softness of the bilateral rows and of those at velocity and acceleration level, whose
-        erp has no effect, shape (6 - k + m, joints, *batch)
-    springs: the same in physical units, in whose place ERP and CFM then come from it at each step;
-        its leaves have that shape too. None where ERP and CFM are what was given
-    enabled: 1, or 0 for a joint without any force, of rows, laws or `Control.effort`, that position
-        projection leaves alone, shape (joints, *batch); transmissions of its coordinates stay. None
-        where the joint cannot be switched
-    max_effort: largest |`Control.effort`| that acts, shape (k, joints, *batch), None for any
-    joints: index of each joint in the system; child, parent: body indices, -1 the world
+    Every leaf has an axis of the elements after its other axes, before the batch axes.
+
+    element: what the group consists of, for errors
+    per_member: the static fields that have an entry for each element
+    """
+
+    element: ClassVar[str]
+    per_member: ClassVar[tuple[str, ...]]
+    # Index of each element among all elements of the system of this kind.
+    members: tuple[int, ...]
+
+    def member(self, i: int, ranks: Self) -> Self:
+        """The group of element i alone, its leaves without the axis of elements.
+
+        ranks: the declared rank of each leaf
+        """
+        one = jax.tree.map(lambda x, rank: jnp.take(x, i, axis=rank - 1), self, ranks)
+        return replace(one, **{field: (getattr(self, field)[i],) for field in self.per_member})
+
+    def with_member(self, i: int, name: str, changes: dict[str, Any], ranks: Self) -> Self:
+        """The group with some records of element i replaced.
+
+        name: of the element, for errors
+        changes: new records by field, of the same types and with the same leaves; their leaves are
+            without the axis of elements and may carry batch axes at the end
+        ranks: the declared rank of each leaf of the group
+
+        Raises: ValueError for a record of another type, and for a field that the element was built
+            without.
+        """
+
+        def put(stacked, value, rank):
+            value = jnp.asarray(value, stacked.dtype)
+            extra = value.ndim - (rank - 1)
+            if stacked.ndim == rank and extra:
+                stacked = stacked.reshape(stacked.shape + (1,) * extra)
+                stacked = jnp.broadcast_to(stacked, stacked.shape[:rank] + value.shape[rank - 1 :])
+            elif extra < stacked.ndim - rank:
+                value = value.reshape(value.shape + (1,) * (stacked.ndim - rank - extra))
+            return stacked.at[(slice(None),) * (rank - 1) + (i,)].set(value)
+
+        updated = {}
+        for field, value in changes.items():
+            old = getattr(self, field)
+            if old is None:
+                raise ValueError(
+                    f"{self.element} {name!r}: {field} was not given when it was built, so it "
+                    "cannot be set; give it there"
+                )
+            if isinstance(old, tuple):
+                value = tuple(value)
+            expected, actual = jax.tree.structure(old), jax.tree.structure(value)
+            if expected != actual:
+                raise ValueError(
+                    f"{self.element} {name!r}: {field} must be {expected} as it was built, not "
+                    f"{actual}"
+                )
+            updated[field] = jax.tree.map(put, old, value, getattr(ranks, field))
+        return replace(self, **updated)
+
+
+@struct
+class JointGroup(Group):
+    """All joints of one coupling type with laws of the same types, their parameters stacked.
+
+    coupling: the coupling, with leaves of shape (…, joints, *batch)
+    frame_C: pose of C in the child's body frame; frame_D: pose of D in the parent's body frame
+    laws: one record for each law, with leaves of shape (…, joints, *batch)
+    erp, cfm: softness of the 6 - k bilateral rows and of the m rows at velocity and acceleration
+        level, shape (6 - k + m, joints, *batch); the erp of the latter has no effect
+    springs: softness in physical units, with leaves of that shape: each step takes ERP and CFM from
+        it. None for joints whose softness is erp and cfm
+    enabled: 1 for a joint that is on. 0 switches off its rows, its laws and `Control.effort`, and
+        position projection leaves it alone; transmissions of its coordinates still act. Shape
+        (joints, *batch); None for joints that cannot be switched
+    max_effort: largest |`Control.effort`| that acts, shape (k, joints, *batch); None for any
+    joints: index of each joint in the system
+    child, parent: body index of each joint's child and parent, `WORLD_INDEX` for the world
     start: index of each joint's first coordinate in the flat vectors q, q̇ and effort
-    attachment: points of the child and the parent at which a row's force acts, as shares of the
-        way from C's origin to D's: (0, 0) both at C, which conserves angular momentum off the
-        surface too; (0, 1) each at its own anchor, as ODE's ball, hinge and fixed; (½, ½) as
-        ODE's slider
-    rigid: the bilateral rows take part in position projection (all were rigid at build)
+    attachment: the points where a row's force acts on child and parent, as shares of the way from
+        C's origin to D's. With (0, 0) both forces act at C, so a joint conserves angular momentum
+        even when C and D have drifted apart; (0, 1), each body at its frame, is the rule of ODE's
+        ball, hinge and fixed joints, and (½, ½) that of its slider
+    rigid: all bilateral rows were rigid when the system was built, so position projection corrects
+        their errors
     """
 
     coupling: Coupling
@@ -84,26 +159,37 @@ class JointGroup:
     springs: Compliance | Bushing | None = None
     enabled: Array | None = None
     max_effort: Array | None = None
+    element: ClassVar[str] = "joint"
+    per_member: ClassVar[tuple[str, ...]] = ("joints", "child", "parent", "start")
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """See `Group`: the joints."""
+        return self.joints
 
     @property
     def law_coordinates(self) -> tuple[int, ...]:
-        """Coordinates of a joint that carry laws, ascending."""
+        """Coordinates of a joint that laws act on, in ascending order."""
         return tuple(sorted({law.coordinate for law in self.laws}))
 
 
 @struct
-class TransmissionGroup:
-    """All transmissions of one type between like joints with the same laws, stacked.
+class TransmissionGroup(Group):
+    """All transmissions of one type that connect joints of the same groups, stacked.
 
-    transmission: the record, every leaf with an axis of transmissions after its own axes
-    laws: on its values, one record per law, stacked likewise
-    erp, cfm, springs: softness of the values that no law acts on, shape (rows, transmissions,
-        *batch), as of a `JointGroup`; enabled: as there, shape (transmissions, *batch)
+    transmission: the record of the values f(q), with leaves of shape (…, transmissions, *batch)
+    laws: forces along the values, one record for each law, stacked likewise
+    erp, cfm, springs: softness of the values without laws, as in `JointGroup`, shape
+        (values, transmissions, *batch)
+    enabled: as in `JointGroup`, shape (transmissions, *batch)
     members: index of each transmission in the system
-    joints: indices of the joints of each, one for each slot; groups: the joint group of each slot
-    bodies: the bodies that each acts on, each once, two at least; -1 the world
-    ends: for each slot, which of these are the child and the parent; -1 the world, if left out
-    start: index of each one's first value in the flat vector of all values
+    joints: of each transmission, the indices of its joints; the n-th joint is in its n-th slot
+    groups: of each slot, the index of the joint group that its joints belong to
+    bodies: of each transmission, the indices of the bodies that it acts on, each once; it has two
+        at least, of which `WORLD_INDEX` may be one
+    ends: of each slot, the places in `bodies` of its joint's child and parent; -1 for the world
+    start: of each transmission, the index of its first value in the flat vector of all values
+    rigid: as in `JointGroup`
     """
 
     transmission: Transmission
@@ -119,22 +205,27 @@ class TransmissionGroup:
     rigid: bool = static(default=True)
     springs: Compliance | Bushing | None = None
     enabled: Array | None = None
+    element: ClassVar[str] = "transmission"
+    per_member: ClassVar[tuple[str, ...]] = ("members", "joints", "bodies", "start")
 
     @property
     def held(self) -> tuple[int, ...]:
-        """Values that no law acts on."""
-        loose = {law.coordinate for law in self.laws}
-        return tuple(i for i in range(self.transmission.rows) if i not in loose)
+        """Values that no law acts on, which are kept at 0."""
+        with_laws = {law.coordinate for law in self.laws}
+        return tuple(i for i in range(self.transmission.rows) if i not in with_laws)
 
 
 @struct
-class FieldGroup:
+class FieldGroup(Group):
     """All fields of one type, stacked.
 
-    field: the record, every leaf with an axis of fields after its own axes
-    members: index of each field in the system; bodies: indices of those that each acts on
+    field: the record, with leaves of shape (…, fields, *batch)
+    members: index of each field in the system
+    bodies: of each field, the indices of the bodies that it acts on
     """
 
     field: Field
     members: tuple[int, ...] = static()
     bodies: tuple[tuple[int, ...], ...] = static()
+    element: ClassVar[str] = "field"
+    per_member: ClassVar[tuple[str, ...]] = ("members", "bodies")

@@ -268,7 +268,7 @@ def _kinematics(
     T = materialize(Pose(quat_rotate_inverse(q_D, offset), quat_multiply(quat_conjugate(q_D), q_C)))
     near = state.q[coordinate_indices(group)]
     time = state.time[None]
-    if group.coupling.elementwise:
+    if group.coupling.batched:
         rows = group.coupling.rows(T, near, time)
     else:
         axes = T.p.ndim - 1

@@ -1,40 +1,46 @@
-"""What is simulated: System, State, Control and Info, and how batches of them are laid out.
+"""System: the bodies, joints, transmissions and fields of a mechanism, with all their numbers.
 
-Components lead, then bodies or joints, and batch axes trail: positions (3, bodies, *batch), a
-per-joint number (joints, *batch). Any leaf of a System may carry the batch axes or be shared by all
-environments; which it is shows in its rank.
+Arrays have their components first, then an axis of bodies or joints, then batch axes: positions
+have shape (3, bodies, *batch), one number for each joint has shape (joints, *batch). Every leaf of
+a System either carries the batch axes, or is shared by all environments; which of the two follows
+from its number of axes.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.pytree import replace, static, struct
 from ..laws.fields import Field
-from .groups import FieldGroup, JointGroup, Topology, TransmissionGroup
+from .groups import FieldGroup, Group, JointGroup, Topology, TransmissionGroup
 
 WORLD = "world"
-
-
-# What the groups of a System consist of, by its fields.
-ELEMENTS = {"groups": "joint", "transmissions": "transmission", "fields": "field"}
+# In place of a body index.
+WORLD_INDEX = -1
 
 
 @struct
 class System:
-    """A mechanism: bodies and joints in any graph, a tree of float leaves. See `SystemBuilder`.
+    """A mechanism: bodies and joints that form any graph. `SystemBuilder` makes it.
 
-    `jax.grad(loss)(system)` has the gradient with respect to every number in it, read by name
-    with `joint` and by body index from `mass`, `inertia`, `com`. Change numbers with `replace` and
-    `with_joint`, `with_transmission`, `with_field`. Two more methods come from `build`:
-    `system.state(q={"elbow": 0.3}, …)`, see `start_state`, and `system.control(effort=…, …)`, see
-    `control_by_name`.
+    A System is a tree of float arrays: `jax.grad(loss)(system)` holds the derivative with respect
+    to every number of it. Read its numbers by name with `joint`, `transmission` and `field`, and by
+    body index from `mass`, `inertia` and `com`. Change them with `with_joint`, `with_transmission`,
+    `with_field` and `replace`.
 
-    mass: [kg], shape (bodies,); inertia: about the centre of mass in body axes [kg m²], shape
-    (3, 3, bodies); com: centre of mass in the body frame [m], shape (3, bodies); gravity: in the
-    world [m/s²], shape (3,); each may carry batch axes at the end.
+    Importing `jaxjoints` adds two methods: `system.state(q={"elbow": 0.3}, …)` makes a start state
+    (see `start_state`), `system.control(effort=…, …)` a control (see `control_by_name`).
+
+    mass: [kg], shape (bodies,)
+    inertia: about the centre of mass in body axes [kg m²], shape (3, 3, bodies)
+    com: centre of mass in the body frame [m], shape (3, bodies)
+    gravity: acceleration in the world [m/s²], shape (3,)
+    groups, transmissions, fields: the joints, transmissions and fields, in groups of like ones
+    topology: names and other static facts
+
+    Each array may carry batch axes at the end.
     """
 
     mass: Array
@@ -48,121 +54,121 @@ class System:
 
     @property
     def coordinates(self) -> int:
-        """Length of the flat vectors of coordinates, speeds and efforts."""
+        """Length of the flat vectors of coordinates, of their speeds and of efforts."""
         return sum(group.coupling.dof * len(group.joints) for group in self.groups)
 
     @property
     def values(self) -> int:
-        """Length of the flat vector of the transmissions' values."""
+        """Length of the flat vector of the values of all transmissions."""
         return sum(group.transmission.rows * len(group.members) for group in self.transmissions)
 
-    def value(self, name: str) -> slice:
-        """Where the values of a transmission stand in the flat vector."""
-        g, i = self._find(name, "transmissions")
-        group = self.transmissions[g]
-        return slice(group.start[i], group.start[i] + group.transmission.rows)
-
     def body(self, name: str) -> int:
-        """Index of a body in (…, bodies, …) axes."""
+        """Index of a body in the axis of bodies; KeyError for an unknown name."""
         if name not in self.topology.body_index:
             raise KeyError(f"no body {name!r}; there are {list(self.topology.bodies)}")
         return self.topology.body_index[name]
 
     def coordinate(self, name: str) -> slice:
-        """Where the coordinates of a joint stand in the flat vectors."""
-        group, i = self._find(name)
-        start = self.groups[group].start[i]
-        return slice(start, start + self.groups[group].coupling.dof)
+        """Where a joint's coordinates are in the flat vectors; KeyError for an unknown name."""
+        g, i = self._joint(name)
+        start = self.groups[g].start[i]
+        return slice(start, start + self.groups[g].coupling.dof)
+
+    def value(self, name: str) -> slice:
+        """Where a transmission's values are in the flat vector; KeyError for an unknown name."""
+        g, i = self._transmission(name)
+        start = self.transmissions[g].start[i]
+        return slice(start, start + self.transmissions[g].transmission.rows)
 
     def joint(self, name: str) -> JointGroup:
-        """One joint's record: coupling, frames, laws and softness without the joint axis."""
-        return self._one("groups", name, "joints", "child", "parent", "start")
+        """One joint: coupling, frames, laws and softness, without the axis of joints.
+
+        Raises: KeyError for an unknown name.
+        """
+        g, i = self._joint(name)
+        return self.groups[g].member(i, self._ranks.groups[g])
 
     def transmission(self, name: str) -> TransmissionGroup:
-        """One transmission's record: its own, laws and softness without the stacking axis."""
-        return self._one("transmissions", name, "members", "joints", "bodies", "start")
+        """One transmission: its record, laws and softness, without the axis of transmissions.
 
-    def with_joint(self, name: str, **changes: Any) -> "System":
-        """The system with some of a joint's records (coupling, frame_C, frame_D, laws, erp, cfm,
-        springs, enabled, max_effort) replaced by records of the same type; their leaves may carry
-        batch axes at the end.
+        Raises: KeyError for an unknown name.
         """
-        return self._with("groups", name, **changes)
-
-    def with_transmission(self, name: str, **changes: Any) -> "System":
-        """The same for a transmission's records (transmission, laws, erp, cfm, springs,
-        enabled).
-        """
-        return self._with("transmissions", name, **changes)
+        g, i = self._transmission(name)
+        return self.transmissions[g].member(i, self._ranks.transmissions[g])
 
     def field(self, name: str) -> FieldGroup:
-        """One field's record without the stacking axis, and the bodies that it acts on."""
-        return self._one("fields", name, "members", "bodies")
+        """One field: its record without the axis of fields, and the bodies that it acts on.
+
+        Raises: KeyError for an unknown name.
+        """
+        g, i = self._field(name)
+        return self.fields[g].member(i, self._ranks.fields[g])
+
+    def with_joint(self, name: str, **changes: Any) -> "System":
+        """The system with some records of a joint replaced.
+
+        changes: of coupling, frame_C, frame_D, laws, erp, cfm, springs, enabled and max_effort. A
+            new record has the type of the old one; its leaves may carry batch axes at the end
+
+        Raises: KeyError for an unknown name; ValueError for a record of another type, and for a
+            field that the joint was built without.
+
+        >>> from jaxjoints import Hinge, Limits, SystemBuilder
+        >>> world = SystemBuilder()
+        >>> arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.02))
+        >>> elbow = world.joint("elbow", Hinge(), child=arm, laws=Limits(upper=1.0))
+        >>> system, _ = world.build()
+        >>> (stop,) = system.joint("elbow").laws
+        >>> system = system.with_joint("elbow", laws=[replace(stop, upper=2.0)])
+        >>> print(system.joint("elbow").laws[0].upper)
+        2.0
+        """
+        g, i = self._joint(name)
+        group = self.groups[g].with_member(i, name, changes, self._ranks.groups[g])
+        return replace(self, groups=_replaced(self.groups, g, group))
+
+    def with_transmission(self, name: str, **changes: Any) -> "System":
+        """The system with some records of a transmission replaced, as in `with_joint`.
+
+        changes: of transmission, laws, erp, cfm, springs and enabled
+        """
+        g, i = self._transmission(name)
+        group = self.transmissions[g].with_member(i, name, changes, self._ranks.transmissions[g])
+        return replace(self, transmissions=_replaced(self.transmissions, g, group))
 
     def with_field(self, name: str, field: Field) -> "System":
         """The system with a field replaced by a record of the same type, as in `with_joint`."""
-        return self._with("fields", name, field=field)
+        g, i = self._field(name)
+        group = self.fields[g].with_member(i, name, {"field": field}, self._ranks.fields[g])
+        return replace(self, fields=_replaced(self.fields, g, group))
 
-    def _one(self, kind: str, name: str, *fields: str) -> Any:
-        """One item of a group, its leaves and the given static fields."""
-        g, i = self._find(name, kind)
-        group = getattr(self, kind)[g]
-        ranks = self._group_ranks(kind, g)
-        one = [
-            jnp.take(x, i, axis=r - 1) for x, r in zip(jax.tree.leaves(group), ranks, strict=True)
-        ]
-        group = jax.tree.unflatten(jax.tree.structure(group), one)
-        return replace(group, **{field: (getattr(group, field)[i],) for field in fields})
+    def _joint(self, name: str) -> tuple[int, int]:
+        return _located(self.groups, "joint", self.topology.joints, name)
 
-    def _with(self, kind: str, name: str, **changes: Any) -> "System":
-        g, i = self._find(name, kind)
-        group = getattr(self, kind)[g]
-        ranks = jax.tree.unflatten(jax.tree.structure(group), self._group_ranks(kind, g))
+    def _transmission(self, name: str) -> tuple[int, int]:
+        return _located(self.transmissions, "transmission", self.topology.transmissions, name)
 
-        def put(stacked, value, rank):
-            value = jnp.asarray(value, stacked.dtype)
-            extra = value.ndim - (rank - 1)
-            if stacked.ndim == rank and extra:
-                stacked = stacked.reshape(stacked.shape + (1,) * extra)
-                stacked = jnp.broadcast_to(stacked, stacked.shape[:rank] + value.shape[rank - 1 :])
-            elif extra < stacked.ndim - rank:
-                value = value.reshape(value.shape + (1,) * (stacked.ndim - rank - extra))
-            return stacked.at[(slice(None),) * (rank - 1) + (i,)].set(value)
+    def _field(self, name: str) -> tuple[int, int]:
+        return _located(self.fields, "field", self.topology.fields, name)
 
-        updated = {}
-        for field, value in changes.items():
-            old = getattr(group, field)
-            if old is None:
-                raise ValueError(
-                    f"{ELEMENTS[kind]} {name!r}: {field} was not given when it was built, so it "
-                    "cannot be set; give it there"
-                )
-            if isinstance(old, tuple):
-                value = tuple(value)
-            expected, given = jax.tree.structure(old), jax.tree.structure(value)
-            if expected != given:
-                raise ValueError(
-                    f"{ELEMENTS[kind]} {name!r}: {field} must be {expected} as it was built, not "
-                    f"{given}"
-                )
-            updated[field] = jax.tree.map(put, old, value, getattr(ranks, field))
-        groups = list(getattr(self, kind))
-        groups[g] = replace(group, **updated)
-        return replace(self, **{kind: tuple(groups)})
+    @property
+    def _ranks(self) -> "System":
+        """The declared rank of every leaf in its place."""
+        return jax.tree.unflatten(jax.tree.structure(self), self.topology.ranks)
 
-    def _find(self, name: str, kind: str = "groups") -> tuple[int, int]:
-        """The group of an element, and which of it."""
-        names = getattr(self.topology, f"{ELEMENTS[kind]}s")
-        if name not in names:
-            raise KeyError(f"no {ELEMENTS[kind]} {name!r}; there are {list(names)}")
-        index = names.index(name)
-        for g, group in enumerate(getattr(self, kind)):
-            members = group.joints if kind == "groups" else group.members
-            if index in members:
-                return g, members.index(index)
-        raise KeyError(name)
 
-    def _group_ranks(self, kind: str, g: int) -> list[int]:
-        """Declared ranks of the leaves of one group, the axis of its items included."""
-        ranks = jax.tree.unflatten(jax.tree.structure(self), self.topology.ranks)
-        return jax.tree.leaves(getattr(ranks, kind)[g])
+def _located(
+    groups: Sequence[Group], element: str, names: Sequence[str], name: str
+) -> tuple[int, int]:
+    """Index of an element's group, and of the element in it; KeyError for an unknown name."""
+    if name not in names:
+        raise KeyError(f"no {element} {name!r}; there are {list(names)}")
+    index = names.index(name)
+    return next(
+        (g, group.members.index(index)) for g, group in enumerate(groups) if index in group.members
+    )
+
+
+def _replaced(groups: tuple[Any, ...], g: int, group: Any) -> tuple[Any, ...]:
+    """The groups with group g replaced."""
+    return (*groups[:g], group, *groups[g + 1 :])

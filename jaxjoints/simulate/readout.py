@@ -1,6 +1,7 @@
-"""Read-outs: what a step did, by the names of joints and bodies, as one typed record.
+"""Read-outs: the results of a step by the names of joints and bodies, as one typed record.
 
-Forces are means over the step; what is read of the state is of its end.
+Forces are means over the step. Poses, coordinates, speeds, energy and momentum are those at its
+end.
 """
 
 from collections.abc import Iterable
@@ -13,12 +14,12 @@ from jax import Array
 
 from ..algebra.pytree import expand, expand_trailing, map_trailing, static, struct
 from ..algebra.spatial import Pose, cross
-from ..build.validation import near_matches, read_numbers
+from ..build.checks.values import near_matches, read_numbers
 from ..laws.law import Law
 from ..model.kinematics import coordinate_indices
 from ..model.measures import body_poses, coordinates, energy, momentum, speeds
 from ..model.state import Info, State
-from ..model.system import System
+from ..model.system import WORLD_INDEX, System
 
 Axes = Literal["C", "child", "parent", "world"]
 Names = bool | str | Iterable[str]
@@ -26,9 +27,11 @@ Names = bool | str | Iterable[str]
 
 @struct
 class Energies:
-    """Energy by kind [J], each of shape (*batch).
+    """Energy of a system by kind [J], each of shape (*batch).
 
-    kinetic, gravity: of the moving bodies; springs: stored by laws (`Law.energy`)
+    kinetic: of the bodies that move
+    gravity: potential energy of these bodies in the gravity field, 0 at the world's origin
+    springs: stored by laws, see `Law.energy`
     """
 
     kinetic: Array
@@ -37,24 +40,30 @@ class Energies:
 
     @property
     def total(self) -> Array:
-        """The sum of all kinds [J]."""
+        """The sum of all kinds [J], shape (*batch)."""
         return self.kinetic + self.gravity + self.springs
 
 
 @struct
 class Readings:
-    """What a `Readout` was asked for, None for the rest.
+    """The results that a `Readout` selects; None for the others.
 
-    coordinates, speeds: by joint [m or rad, and 1/s of it], (dof, *batch)
-    reactions: by joint, see `reaction`, (6, *batch)
-    efforts: of the control, by joint [N or N m], (dof, *batch)
-    forces: of all laws together, by joint, along its coordinates, (dof, *batch): a contact is a
-        joint whose height and tangents carry laws
-    limits: the part of the limits, positive towards larger coordinates, 0 (or rounding, or what a
-        smoothing leaves) where they do not push, (dof, *batch)
+    coordinates: by joint [m or rad], shape (dof, *batch)
+    speeds: of the coordinates, by joint [m/s or rad/s], shape (dof, *batch)
+    reactions: force and moment of the joint on its child, by joint, see `reaction`, shape
+        (6, *batch)
+    efforts: those of the control that acted, by joint [N or N m], shape (dof, *batch)
+    forces: of all laws of a joint along each of its coordinates, by joint [N or N m], shape
+        (dof, *batch). For a contact these are the normal force, the friction along its two
+        tangents, and the moments of rolling and spinning friction
+    limits: of the limits alone, by joint [N or N m], positive towards larger coordinates, shape
+        (dof, *batch). Where no limit acts it is 0 to rounding, or what the solver's smoothing
+        leaves
     poses: of the body frames in the world, by body
-    energy: by kind; momentum: linear, and angular about the world's origin, (6, *batch)
-    time: [s], (*batch); info: the whole record of the step
+    energy: by kind
+    momentum: linear [kg m/s], then angular about the world's origin [kg m²/s], shape (6, *batch)
+    time: [s], shape (*batch)
+    info: the whole record of the step
     """
 
     coordinates: dict[str, Array] | None = None
@@ -72,7 +81,10 @@ class Readings:
 
 @struct
 class Readout:
-    """What to read, made and checked by `readout`; a `record` for `rollout`, or called itself."""
+    """Which results of a step to keep: a `record` for `rollout`, made by `readout`.
+
+    coordinates … poses: names of joints, and of bodies; the other fields as arguments of `readout`
+    """
 
     coordinates: tuple[str, ...] = static(default=())
     speeds: tuple[str, ...] = static(default=())
@@ -86,10 +98,13 @@ class Readout:
     time: bool = static(default=False)
     info: bool = static(default=False)
     axes: Axes = static(default="C")
-    about: Any = static(default="C")
+    point: Any = static(default="C")
 
     def __call__(self, system: System, state: State, info: Info) -> Readings:
-        """Readings after a step, of one environment or a batch (batch axes last)."""
+        """The readings after a step, of one environment or a batch (batch axes last).
+
+        state: at the end of the step
+        """
 
         def by_joint(names, flat):
             return {name: flat()[system.coordinate(name)] for name in names} or None
@@ -101,7 +116,7 @@ class Readout:
             coordinates=by_joint(self.coordinates, lambda: coordinates(system, state)),
             speeds=by_joint(self.speeds, lambda: speeds(system, state)),
             reactions={
-                name: reaction(system, state, info, name, axes=self.axes, about=self.about)
+                name: reaction(system, state, info, name, axes=self.axes, point=self.point)
                 for name in self.reactions
             }
             or None,
@@ -131,13 +146,16 @@ def readout(
     time: bool = False,
     info: bool = False,
     axes: Axes = "C",
-    about: Any = "C",
+    point: Any = "C",
 ) -> Readout:
-    """What `rollout(…, record=…)` keeps: only what is asked for, as `Readings`.
+    """Selects results of a step; `rollout(…, record=readout(…))` returns them as `Readings`.
 
-    coordinates … limits: names of joints, True for all; poses: of bodies
+    See `Readings` for the meaning of each.
+
+    coordinates, speeds, reactions, efforts, forces, limits: names of joints, or True for all
+    poses: names of bodies, or True for all
     energy, momentum, time, info: whether to keep them
-    axes, about: of the reactions, see `reaction`
+    axes, point: axes of the reactions and the point that their moments refer to, see `reaction`
 
     >>> from jaxjoints import Hinge, SystemBuilder, rollout
     >>> world = SystemBuilder()
@@ -149,13 +167,13 @@ def readout(
     >>> readings.coordinates["shoulder"].shape, readings.energy.total.shape, readings.momentum
     ((2, 1), (2,), None)
 
-    Raises: ValueError for a name that is not there, and for axes or a point of another form
+    Raises: ValueError for unknown names, and for axes or a point of another form.
     """
     topology = system.topology
     joints = {"coordinates": coordinates, "speeds": speeds, "reactions": reactions}
     joints |= {"efforts": efforts, "forces": forces, "limits": limits}
-    names = {key: _names(key, "joint", given, topology.joints) for key, given in joints.items()}
-    _check_frame(axes, about)
+    names = {key: _names(key, "joint", chosen, topology.joints) for key, chosen in joints.items()}
+    _check_frame(axes, point)
     return Readout(
         **names,
         poses=_names("poses", "body", poses, topology.bodies),
@@ -164,7 +182,7 @@ def readout(
         time=time,
         info=info,
         axes=axes,
-        about=about if isinstance(about, str) else tuple(map(float, about)),
+        point=point if isinstance(point, str) else tuple(map(float, point)),
     )
 
 
@@ -175,102 +193,109 @@ def reaction(
     joint: str,
     *,
     axes: Axes = "C",
-    about: Any = "C",
+    point: Any = "C",
 ) -> Array:
-    """What a joint did to its child in a step: mean force [N] and moment [N m], shape (6, *batch);
-    on the parent acts the opposite.
+    """Mean force [N] and moment [N m] of a joint on its child during a step, shape (6, *batch).
 
-    state: at the end of the step, whose poses turn the axes; `info` is of C as it stood at the
-        start. With the state of the start instead, axes and moments are exact
-    axes: "C", "child" (its body frame, A), "parent" (B) or "world"
-    about: point to which the moment refers: "C", C's origin; "origin", that of the axes' frame; or
-        coordinates (3,) in it
+    Bilateral rows and laws are both in it. The joint exerts the opposite on the parent.
+
+    state, info: those that `step` returned. `info` holds the wrench in the axes of C at the start
+        of the step, and the poses of `state` turn it into other axes; with the state from before
+        the step, these axes and moments are exact for its start
+    joint: name of the joint
+    axes: frame whose axes the result is in: "C", "child" (the child's body frame), "parent" (the
+        parent's) or "world"
+    point: that the moment refers to: "C", the origin of C; "origin", the origin of the frame
+        `axes`; or a point in that frame [m], shape (3,)
+
+    Raises: ValueError for unknown axes and for a point of another form.
     """
-    _check_frame(axes, about)
-    own, batch = system.joint(joint), state.time.ndim
+    _check_frame(axes, point)
+    record, batch = system.joint(joint), state.time.ndim
     j = system.topology.joints.index(joint)
-    one = expand(own.frame_C, [1, 1], batch)
+    (child,), (parent,) = record.child, record.parent
+    C = expand(record.frame_C, [1, 1], batch)
+    # T: pose of C in the frame of the result.
     if axes == "C":
-        T = Pose.identity(dtype=state.time.dtype)
-        T = expand(T, [1, 1], batch)
+        T = expand(Pose.identity(dtype=state.time.dtype), [1, 1], batch)
     elif axes == "child":
-        T = one
+        T = C
     else:
         bodies = body_poses(system, state)
-        child, parent = (
-            jax.tree.map(lambda x: x[:, body], bodies)  # noqa: B023
-            for body in (own.child[0], own.parent[0])
-        )
-        T = child @ one
-        if axes == "parent" and own.parent[0] >= 0:
-            T = parent.inverse() @ T
+        T = jax.tree.map(lambda x: x[:, child], bodies) @ C
+        if axes == "parent" and parent != WORLD_INDEX:
+            T = jax.tree.map(lambda x: x[:, parent], bodies).inverse() @ T
     force, moment = T.rotate(info.wrench[:3, j]), T.rotate(info.wrench[3:, j])
-    if not isinstance(about, str):
-        point = expand_trailing(jnp.asarray(about, force.dtype), 1, batch)
-        moment = moment + cross(T.p - point, force)
-    elif about == "origin":
+    if not isinstance(point, str):
+        position = expand_trailing(jnp.asarray(point, force.dtype), 1, batch)
+        moment = moment + cross(T.p - position, force)
+    elif point == "origin":
         moment = moment + cross(T.p, force)
     return jnp.concatenate(jnp.broadcast_arrays(force, moment))
 
 
 def energies(system: System, state: State) -> Energies:
-    """Energy by kind: of motion, of gravity, and in springs along coordinates."""
+    """Kinetic energy, energy of gravity, and energy in the springs of all laws [J]."""
     kinetic, gravity = energy(system, state)
-    stored = [jnp.zeros_like(kinetic)]
+    springs = [jnp.zeros_like(kinetic)]
     groups = (*system.groups, *system.transmissions)
-    if any(_stores(law) for group in groups for law in group.laws):
+    if any(_stores_energy(law) for group in groups for law in group.laws):
         batch = kinetic.ndim
         q = jnp.broadcast_to(coordinates(system, state), (system.coordinates, *kinetic.shape))
         wide = expand(system, list(system.topology.ranks), batch)
         for group in wide.groups:
-            stored += _stored(group.laws, q[coordinate_indices(group)], batch)
-        starts = _starts(system)
+            springs += _spring_energies(group.laws, q[coordinate_indices(group)], batch)
+        slices = [system.coordinate(joint) for joint in system.topology.joints]
         for group in wide.transmissions:
-            if any(map(_stores, group.laws)):
-                at = np.array([[c for j in own for c in starts[j]] for own in group.joints]).T
-                value = map_trailing(lambda t, q: t.value(q), 1 + batch, group.transmission, q[at])
-                stored += _stored(group.laws, value, batch)
-    return Energies(kinetic, gravity, sum(stored))
+            if any(map(_stores_energy, group.laws)):
+                indices = [np.r_[tuple(slices[j] for j in joints)] for joints in group.joints]
+                values = map_trailing(
+                    lambda transmission, q: transmission.value(q),
+                    1 + batch,
+                    group.transmission,
+                    q[np.stack(indices, axis=1)],
+                )
+                springs += _spring_energies(group.laws, values, batch)
+    return Energies(kinetic, gravity, sum(springs))
 
 
-def _stored(laws: tuple[Law, ...], q: Array, batch: int) -> list[Array]:
-    """Energy in the laws of a group of joints, whose coordinates are q (k, joints, *batch)."""
+def _spring_energies(laws: tuple[Law, ...], q: Array, batch: int) -> list[Array]:
+    """Energy of each law that stores some, summed over the joints of a group, shape (*batch).
+
+    q: what the laws act on, coordinates or values, shape (k, joints, *batch)
+    """
     return [
         jnp.sum(map_trailing(lambda law, x: law.energy(x), 1 + batch, law, q[law.coordinate]), 0)
         for law in laws
-        if _stores(law)
+        if _stores_energy(law)
     ]
 
 
-def _stores(law: Law) -> bool:
+def _stores_energy(law: Law) -> bool:
     return type(law).energy is not Law.energy
 
 
-def _starts(system: System) -> dict[int, range]:
-    """Places of each joint's coordinates in the flat vector, by the joint's index."""
-    return {
-        joint: range(start, start + group.coupling.dof)
-        for group in system.groups
-        for joint, start in zip(group.joints, group.start, strict=True)
-    }
+def _names(field: str, kind: str, chosen: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+    """The chosen names as a tuple, all of the known ones for True; ValueError for an unknown one.
 
-
-def _names(field: str, kind: str, given: Any, there: tuple[str, ...]) -> tuple[str, ...]:
-    """Names as a tuple, each of them there."""
-    if isinstance(given, bool):
-        return there if given else ()
-    names = (given,) if isinstance(given, str) else tuple(given)
+    field: the argument of `readout`; kind: "joint" or "body"
+    """
+    if isinstance(chosen, bool):
+        return known if chosen else ()
+    names = (chosen,) if isinstance(chosen, str) else tuple(chosen)
     for name in names:
-        if name not in there:
-            raise ValueError(f"readout: {field} {name!r} is no {kind}; {near_matches(name, there)}")
+        if name not in known:
+            hint = near_matches(name, known)
+            raise ValueError(f"readout: {field} {name!r} is no {kind}; {hint}")
     return names
 
 
-def _check_frame(axes: Any, about: Any) -> None:
+def _check_frame(axes: Any, point: Any) -> None:
+    """Raise ValueError for axes and points that `reaction` does not know."""
     if axes not in ("C", "child", "parent", "world"):
         raise ValueError(f"readout: axes {axes!r} must be 'C', 'child', 'parent' or 'world'")
-    if isinstance(about, str):
-        if about not in ("C", "origin"):
-            raise ValueError(f"readout: about {about!r} must be 'C', 'origin' or a point")
+    if isinstance(point, str):
+        if point not in ("C", "origin"):
+            raise ValueError(f"readout: point {point!r} must be 'C', 'origin' or coordinates")
     else:
-        read_numbers("readout", "about", about, (3,))
+        read_numbers("readout", "point", point, (3,))

@@ -11,7 +11,8 @@ from jax.tree_util import Partial
 
 from ..algebra.pytree import map_trailing
 from ..assembly.layout import mechanism_of
-from ..build.validation import check_policy, check_shapes, check_time_step, is_traced
+from ..build.checks.stepping import check_policy, check_shapes, check_time_step
+from ..build.checks.values import is_traced
 from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System

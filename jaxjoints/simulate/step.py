@@ -6,7 +6,7 @@ from jax import Array
 
 from ..algebra.pytree import expand
 from ..assembly.layout import mechanism_of
-from ..build.validation import check_policy, check_shapes, check_time_step
+from ..build.checks.stepping import check_policy, check_shapes, check_time_step
 from ..model.batch import batch_shape
 from ..model.kinematics import with_unit_quaternions
 from ..model.state import STATE_RANKS, Control, Info, State, control_ranks

@@ -1,4 +1,4 @@
-"""All cores of a CPU: environments in tiles that stay in a core's cache, dealt out to the cores."""
+"""Tiles: parts of a batch that stay in the cache of a CPU core, distributed over all cores."""
 
 import os
 from collections.abc import Callable
@@ -9,24 +9,27 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-# Joints times environments whose step stays in a core's cache, and environments beyond which a tile
-# gains nothing, measured on chains of 10 to 100, a four-bar and a Stewart platform.
+# The largest joints × environments of a tile, so that a step stays in a core's cache; and the
+# largest number of environments, beyond which a tile gains nothing. Both were measured on chains of
+# 10 to 100 joints, a four-bar linkage and a Stewart platform.
 TILE_SIZE = 12800
 WIDEST_TILE = 128
 
 
 def use_all_cores(count: int | None = None) -> int:
-    """Let rollouts of a batch use `count` cores of the CPU, by default all that the process has.
+    """Let rollouts of a batch use several cores of the CPU.
 
-    Call it once, before JAX computes anything: it makes each core a device of JAX
-    (`jax_num_cpu_devices`), and `rollout` deals its tiles out to them. Without it, JAX divides each
-    small operation among the cores, which is slower than one core alone.
+    Call it once, before JAX computes anything. It makes each core a device of JAX
+    (`jax_num_cpu_devices`), and `rollout` distributes its tiles over these devices. Without it, JAX
+    splits every small operation among the cores, which is slower than a single core.
+
+    count: number of cores, ≥ 1; by default all that the process may use
 
     >>> use_all_cores()  # doctest: +SKIP
     2
 
     Returns: the number of cores
-    Raises: ValueError for a count < 1; RuntimeError if JAX has already computed something
+    Raises: ValueError for a count < 1; RuntimeError if JAX has already computed something.
     """
     if count is None:
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -42,15 +45,18 @@ def use_all_cores(count: int | None = None) -> int:
 
 
 def cores() -> Mesh | None:
-    """The CPU devices that tiles are dealt out to, None if there is only one or no CPU in use."""
+    """The CPU devices for tiles; None for a single device and on other backends."""
     if jax.default_backend() != "cpu" or jax.local_device_count() == 1:
         return None
     return jax.make_mesh((jax.local_device_count(),), ("cores",), axis_types=(AxisType.Auto,))
 
 
 def default_tile(joints: int, batch: int, mesh: Mesh | None) -> int:
-    """Environments per tile that divides the batch and gives all cores the same number of tiles;
-    0 where there is none or the backend is no CPU.
+    """Number of environments per tile; 0 for no tiles, as on all backends but CPUs.
+
+    Tiles are of equal size, and every core gets the same number of them.
+
+    joints: of one environment; batch: number of environments
     """
     if jax.default_backend() != "cpu":
         return 0
@@ -63,8 +69,10 @@ def default_tile(joints: int, batch: int, mesh: Mesh | None) -> int:
 
 
 def map_tiles(function: Callable, shared: Any, batched: Any, tile: int, mesh: Mesh | None) -> Any:
-    """`function(shared, batched)` of trees whose last axis is the batch, computed for `tile` of its
-    items at a time, which each core does one after another; batch axes come last in the result too.
+    """`function(shared, batched)`, computed tile by tile; each core computes its tiles in turn.
+
+    batched: a tree of arrays whose last axis is the batch; so are those of the result
+    tile: number of environments per tile, a divisor of the batch
     """
     batch = jax.tree.leaves(batched)[0].shape[-1]
 
@@ -79,9 +87,9 @@ def map_tiles(function: Callable, shared: Any, batched: Any, tile: int, mesh: Me
         return x.reshape((*x.shape[:-2], batch))
 
     if mesh is not None and (batch // tile) % mesh.size == 0:
-        whole, dealt = PartitionSpec(), PartitionSpec("cores")
-        # Nothing is exchanged between tiles, so the check of variance has nothing to find.
+        copied, split = PartitionSpec(), PartitionSpec("cores")
+        # Tiles exchange nothing, so there is no communication between devices to check.
         run = jax.shard_map(
-            run, mesh=mesh, in_specs=(whole, dealt), out_specs=dealt, check_vma=False
+            run, mesh=mesh, in_specs=(copied, split), out_specs=split, check_vma=False
         )
     return jax.tree.map(join, run(shared, jax.tree.map(cut, batched)))

@@ -1,4 +1,4 @@
-"""Identifying: numbers of a mechanism from recorded poses, and how well these tell them."""
+"""Parameters of a mechanism from recorded poses, each with its standard deviation."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,9 +18,9 @@ from ..schemes.semi_implicit_euler import SemiImplicitEuler
 from ..simulate.step import DEFAULT_SCHEME, step
 from ..simulate.tiles import cores, map_tiles
 
-# Standard deviation of a number known only to lie between 0 and 1.
-UNTOLD = 12**-0.5
-# Two fits whose sums of squares differ by less (three standard deviations) are equally good.
+# Standard deviation of a number that is uniform between 0 and 1.
+PRIOR_DEVIATION = 12**-0.5
+# Two fits are equally good if their sums of squares differ by less: three standard deviations.
 EQUALLY_GOOD = 9.0
 
 Residual = Callable[[dict[str, Array], Array], Array]
@@ -28,9 +28,11 @@ Residual = Callable[[dict[str, Array], Array], Array]
 
 @struct
 class Unknown:
-    """A number to be found, which lies from `lower` to `upper` as far as is known beforehand.
+    """A parameter to identify, with what is known before: it is uniform from `lower` to `upper`.
 
-    log: all factors are alike beforehand, not all differences; needs lower > 0
+    lower, upper: bounds of the parameter, lower < upper
+    log: its logarithm is uniform, as for a parameter whose order of magnitude is unknown; needs
+        lower > 0
 
     >>> Unknown(lower=1.0, upper=100.0, log=True).value(0.5)
     10.0
@@ -41,7 +43,7 @@ class Unknown:
     log: bool = static(default=False)
 
     def value(self, share: Array | float) -> Array | float:
-        """The number at a share of the way from lower (0) to upper (1)."""
+        """The parameter at a share of its range: `lower` at 0, `upper` at 1."""
         if self.log:
             return self.lower * (self.upper / self.lower) ** share
         return self.lower + (self.upper - self.lower) * share
@@ -49,10 +51,15 @@ class Unknown:
 
 @struct
 class Motion:
-    """A recorded motion, time in front: poses, and the velocities with which each was reached.
+    """A recorded motion: the poses of all bodies over time, and the velocities that led to them.
 
-    position: of the centres of mass [m]; quaternion: body axes to world axes, w first; velocity,
-        omega: in world axes [m/s, rad/s]; shapes (time, 3 or 4, bodies)
+    position: of the centres of mass in the world [m], shape (time, 3, bodies)
+    quaternion: body axes to world axes, w first, shape (time, 4, bodies)
+    velocity: of the centres of mass, world axes [m/s], shape (time, 3, bodies)
+    omega: angular velocity, world axes [rad/s], shape (time, 3, bodies)
+
+    Velocities are constant over a time step, as `SemiImplicitEuler` has them: those at index i move
+    the bodies from the pose before to the pose at i.
     """
 
     position: Array
@@ -64,16 +71,18 @@ class Motion:
     def from_poses(
         position: Array, quaternion: Array, *, dt: float, rotation: str = "exponential"
     ) -> "Motion":
-        """The motion through recorded poses, dt [s] apart: it starts at the second.
+        """The motion through recorded poses, from the second pose on.
 
-        A semi-implicit step moves by its new velocity, so two poses tell the velocity of the later
-        exactly. Computed in float64, since small differences of large numbers are divided by dt.
+        Two successive poses determine the velocity of a semi-implicit step exactly, because the
+        step moves bodies by its new velocity. Velocities are computed in float64, since they are
+        small differences of poses over dt.
 
-        position, quaternion: as in `Motion`, one pose more
-        rotation: how the recording engine turns bodies, as in `SemiImplicitEuler`
+        position, quaternion: as in `Motion`, with one more pose in front
+        dt: time between two poses [s]
+        rotation: how the recording engine integrates rotations, as in `SemiImplicitEuler`
 
         Raises: ValueError for shapes that do not fit, numbers that are not finite, a time step
-        that is not positive, and an unknown rotation
+            that is not positive, and an unknown rotation.
         """
         p, q = np.asarray(position, float), np.array(quaternion, float)
         _check_poses(p, q, dt, rotation)
@@ -81,18 +90,19 @@ class Motion:
         flips = np.sign(np.sum(q[1:] * q[:-1], axis=1, keepdims=True))
         q[1:] *= np.cumprod(flips, axis=0)
         w0, v0, w1, v1 = q[:-1, :1], q[:-1, 1:], q[1:, :1], q[1:, 1:]
+        # Vector part of the quaternion between two poses: axis times sine of half the angle.
         sine = w0 * v1 - w1 * v0 + np.cross(v0, v1, axis=1)
         size = np.linalg.norm(sine, axis=1, keepdims=True)
         if rotation == "linearized":
             turn = 2 * sine / (w0 * w1 + np.sum(v0 * v1, axis=1, keepdims=True))
         else:
-            # The angle over its sine, 2 at rest.
+            # Protects the division for a body at rest.
             turn = 2 * np.arcsin(np.minimum(size, 1.0)) / np.where(size > 0, size, 1.0) * sine
         arrays = (p[1:], q[1:], (p[1:] - p[:-1]) / dt, turn / dt)
         return Motion(*(jnp.asarray(x, jnp.zeros(()).dtype) for x in arrays))
 
     def start(self, state: State) -> State:
-        """A state moved to where the motion starts."""
+        """The state with the poses and velocities of the motion's first entry."""
         return replace(state, **{name: x[0] for name, x in vars(self).items()})
 
 
@@ -107,18 +117,23 @@ def pose_residuals(
     dt: Array | float,
     scheme: SemiImplicitEuler = DEFAULT_SCHEME,
 ) -> Array:
-    """Simulated less recorded poses, in units of their noise.
+    """Simulated minus recorded poses, in units of their noise.
 
-    state: where the motion starts, at its first pose; with any batch axes, as `step` takes them
+    state: the start, at the motion's first pose; with any batch axes, as in `step`
+    motion: the recording
     control: the same at every step
-    follow: share of the way to the recorded pose and velocity by which the simulation is moved
-        before each step. At 0 it runs free, at 1 it predicts one step at a time; in between,
-        errors die out after 1/follow steps, so that a late part of the motion does not hide
-        what an early part says, and wrong starts find their way
-    noise: standard deviations of positions [m] and of rotations [rad]
+    follow: before each step the simulation is moved towards the recorded pose and velocity by this
+        share of the difference (nudging). At 0 it runs free, at 1 it predicts one step at a time.
+        In between, an error of the simulation dies out after about 1/follow steps: the late part of
+        a motion, where errors add up, then does not outweigh the early part, and searches from
+        wrong starts converge
+    noise: standard deviations of the recorded positions [m] and rotations [rad], > 0
+    dt: time step [s]
+    scheme: integrator
 
-    Returns: shape (time - 1, 7, bodies, *batch)
-    Raises: ValueError for noise that is not positive and for a motion of less than two poses
+    Returns: shape (time - 1, 7, bodies, *batch): three components of the position, and twice the
+        difference of the four components of the quaternion
+    Raises: ValueError for noise that is not positive, and for a motion of fewer than two poses.
     """
     if not min(noise) > 0:
         raise ValueError(
@@ -130,42 +145,42 @@ def pose_residuals(
     motion = jax.tree.map(lambda x: x.reshape(x.shape + batch), motion)
     now, later = jax.tree.map(lambda x: x[:-1], motion), jax.tree.map(lambda x: x[1:], motion)
 
-    def near(q, recorded):
+    def same_sign(q, recorded):
         # q and -q are one pose.
         return q * jnp.sign(jnp.sum(q * recorded, axis=-2 - len(batch), keepdims=True))
 
     def advance(state, now):
-        here = replace(state, quaternion=near(state.quaternion, now.quaternion))
-        pulled = {
-            name: (1 - follow) * getattr(here, name) + follow * x for name, x in vars(now).items()
+        state = replace(state, quaternion=same_sign(state.quaternion, now.quaternion))
+        nudged = {
+            name: (1 - follow) * getattr(state, name) + follow * x for name, x in vars(now).items()
         }
-        state, _ = step(system, replace(here, **pulled), control, dt=dt, scheme=scheme)
+        state, _ = step(system, replace(state, **nudged), control, dt=dt, scheme=scheme)
         return state, (state.position, state.quaternion)
 
     _, (position, quaternion) = jax.lax.scan(advance, state, now)
     moved = position - later.position
     # A small turn by an angle changes the quaternion by half of it.
-    turned = 2 * (near(quaternion, later.quaternion) - later.quaternion)
+    turned = 2 * (same_sign(quaternion, later.quaternion) - later.quaternion)
     return jnp.concatenate([moved / noise[0], turned / noise[1]], axis=1)
 
 
 class Identified(NamedTuple):
-    """What `identify` found.
+    """The result of `identify`: parameters with their uncertainties, and how the search went.
 
-    values: the numbers of the best start, by name
-    deviations: their standard deviations, given the noise that is the unit of the residuals and
-        what was known beforehand
-    open: share of what was unknown beforehand that the recording left so: 0 all told, 1 nothing
-    residuals: at these values, the simulation running free
-    arrived: how many starts ended as well as the best one, to within the noise
+    values: the parameters of the best start, by name
+    deviations: their standard deviations, by name, if the residuals have a noise of 1 each
+    uncertainty: each deviation as a share of that before the recording was known: 0 for a parameter
+        that the recording determines, 1 for one that it says nothing about
+    residuals: at these values, of the simulation that runs free
+    converged: number of starts whose sum of squares is that of the best start, within the noise
     losses: mean square of the residuals at each iteration, shape (iterations + 1 + polish, starts)
     """
 
     values: dict[str, float]
     deviations: dict[str, float]
-    open: dict[str, float]
+    uncertainty: dict[str, float]
     residuals: np.ndarray
-    arrived: int
+    converged: int
     losses: np.ndarray
 
 
@@ -181,77 +196,88 @@ def identify(
     follow: float = 0.3,
     report: Callable[[int, int, np.ndarray], Any] | None = None,
 ) -> Identified:
-    """The unknowns that make the residuals least, from many random starts as one batch.
+    """The parameters with the least sum of squared residuals, searched from many random starts.
 
-    Each start takes `iterations` steps of Adam while the simulation follows the recording, then
-    `polish` damped Gauss-Newton (Levenberg-Marquardt) steps while it runs free. Derivatives are
-    taken forwards, one for each unknown, which suits a few unknowns and many residuals.
+    All starts form one batch. Each takes `iterations` steps of Adam while the simulation follows
+    the recording, then `polish` damped Gauss-Newton (Levenberg-Marquardt) steps while it runs free.
+    Derivatives are forward ones, one for each parameter, which suits few parameters and many
+    residuals.
 
-    residual: function of a dictionary of the unknowns, each of shape (starts,), and of `follow`;
-        returns the residuals with the starts as last axis, in units of their noise. See
-        `pose_residuals`. A `Partial` with the recording among its arguments is compiled once for
-        all recordings of equal shapes
-    rate: first learning rate, in shares of the unknowns' ranges; it falls to 0 as a cosine
-    report: called after every iteration with how many are done, how many there are, and the losses
+    Standard deviations are those of the linearized least-squares problem: its information is JᵀJ of
+    the residuals plus that of the uniform distribution of each parameter in its range.
 
-    The standard deviations are those of the linearized problem: information JᵀJ of the residuals,
-    and that of an even spread over the range of each unknown.
+    residual: a function of a dictionary of the parameters, each of shape (starts,), and of `follow`
+        (see `pose_residuals`). It returns residuals in units of their noise, with the starts as
+        last axis. A `Partial` with the recording among its arguments is compiled once for all
+        recordings of equal shapes
+    unknowns: the range of each parameter, by name
+    key: of `jax.random`, for the starts
+    starts: number of random starts
+    iterations: steps of Adam; polish: Levenberg-Marquardt steps
+    rate: first learning rate of Adam, as a share of the ranges; it decays to 0 as a cosine
+    follow: of the simulation during Adam's steps
+    report: called after every iteration with the number of iterations done, their total number, and
+        the loss of each start
 
-    Raises: ValueError for unknowns that are no ranges, for counts below 1, and where no start gives
-    finite residuals
+    Raises: ValueError for ranges that are empty or not finite, for counts below 1, and if no start
+        has finite residuals.
     """
     _check_search(unknowns, starts=starts, iterations=iterations, polish=polish)
-    unknowns = {name: unknowns[name] for name in sorted(unknowns)}  # as jit orders them
+    unknowns = {name: unknowns[name] for name in sorted(unknowns)}  # the order of jit
     residual = residual if isinstance(residual, Partial) else Partial(residual)
     total, losses = iterations + 1 + polish, []
 
-    def look(z: Array, follow: float) -> tuple[np.ndarray, ...]:
-        # To the host: arrays that stay dealt out to cores would have the next look compiled anew.
-        found = jax.device_get(_linearized(residual, unknowns, z, jnp.asarray(follow, z.dtype)))
-        losses.append(found[0] / len(found[-1]))
+    def evaluate(z: Array, follow: float) -> tuple[np.ndarray, ...]:
+        # NumPy arrays: JAX arrays that are spread over cores would have the next call recompiled.
+        result = jax.device_get(_linearized(residual, unknowns, z, jnp.asarray(follow, z.dtype)))
+        losses.append(result[0] / len(result[-1]))
         if report is not None:
             report(len(losses), total, losses[-1])
-        return found
+        return result
 
+    # z: the parameters as shares of their ranges, shape (unknowns, starts).
     z = jax.random.uniform(key, (len(unknowns), starts))
     optimizer = optax.adam(optax.cosine_decay_schedule(rate, iterations), b2=0.9)
     descend = jax.jit(partial(_descended, optimizer))
     memory = optimizer.init(z)
     for _ in range(iterations):
-        cost, gradient, _, _ = look(z, follow)
+        cost, gradient, _, _ = evaluate(z, follow)
         z, memory = descend(z, memory, cost, gradient)
 
-    here, found = z, [x.astype(float) for x in look(z, 0.0)]
+    best_z, best = z, [x.astype(float) for x in evaluate(z, 0.0)]
     damping = np.full(starts, 1e-3)
     for _ in range(polish):
-        there = jnp.asarray(_damped_newton(np.asarray(here), *found[1:3], damping), z.dtype)
-        new = [x.astype(float) for x in look(there, 0.0)]
-        # A comparison with a number that is not finite is false: such a step is not taken.
-        better = new[0] < np.nan_to_num(found[0], nan=np.inf)
-        here = jnp.where(better[None], there, here)
-        found = [np.where(better, *x) for x in zip(new, found, strict=True)]
+        tried_z = jnp.asarray(_damped_newton(np.asarray(best_z), *best[1:3], damping), z.dtype)
+        tried = [x.astype(float) for x in evaluate(tried_z, 0.0)]
+        # A comparison with NaN is false: a step to a cost that is not finite is rejected.
+        better = tried[0] < np.nan_to_num(best[0], nan=np.inf)
+        best_z = jnp.where(better[None], tried_z, best_z)
+        best = [np.where(better, *x) for x in zip(tried, best, strict=True)]
         damping = np.where(better, damping / 10, damping * 10)
 
-    cost, _, information, residuals = found
+    cost, _, information, residuals = best
     cost = np.nan_to_num(cost, nan=np.inf)
-    best = int(np.argmin(cost))
-    if not np.isfinite(cost[best]):
+    winner = int(np.argmin(cost))
+    if not np.isfinite(cost[winner]):
         raise ValueError(
             f"identify: no start of {starts} gave finite residuals; narrow the ranges of "
             f"{list(unknowns)}, or take a smaller dt"
         )
-    known = np.eye(len(unknowns)) / UNTOLD**2
-    spread = np.sqrt(np.diag(np.linalg.inv(information[..., best] + known)))
+    prior = np.eye(len(unknowns)) / PRIOR_DEVIATION**2
+    spread = np.sqrt(np.diag(np.linalg.inv(information[..., winner] + prior)))
     values, deviations = {}, {}
     for i, (name, unknown) in enumerate(unknowns.items()):
-        values[name], slope = jax.jvp(unknown.value, (here[i, best],), (jnp.ones((), z.dtype),))
+        share = best_z[i, winner]
+        values[name], slope = jax.jvp(unknown.value, (share,), (jnp.ones((), z.dtype),))
         deviations[name] = float(slope * spread[i])
     return Identified(
         values={name: float(value) for name, value in values.items()},
         deviations=deviations,
-        open={name: float(x / UNTOLD) for name, x in zip(unknowns, spread, strict=True)},
-        residuals=residuals[:, best],
-        arrived=int(np.sum(cost < cost[best] + EQUALLY_GOOD)),
+        uncertainty={
+            name: float(x / PRIOR_DEVIATION) for name, x in zip(unknowns, spread, strict=True)
+        },
+        residuals=residuals[:, winner],
+        converged=int(np.sum(cost < cost[winner] + EQUALLY_GOOD)),
         losses=np.stack(losses),
     )
 
@@ -260,22 +286,25 @@ def identify(
 def _linearized(
     residual: Partial, unknowns: dict[str, Unknown], z: Array, follow: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Sums of squares r·r, half their gradients Jᵀr, their curvatures JᵀJ, and r, at all starts."""
+    """Of each start: sum of squares r·r, half its gradient Jᵀr, information JᵀJ, and residuals r.
+
+    z: the parameters as shares of their ranges, shape (unknowns, starts)
+    """
     mesh, starts = cores(), z.shape[-1]
     tile = starts if mesh is None or starts % mesh.size else starts // mesh.size
 
     def linearize(shared, z):
         residual, unknowns, follow = shared
 
-        def at(z):
+        def residuals(z):
             values = {name: u.value(z[i]) for i, (name, u) in enumerate(unknowns.items())}
             r = residual(values, follow)
             return r.reshape(-1, r.shape[-1])
 
-        def along(direction):
-            return jax.jvp(at, (z,), (jnp.broadcast_to(direction[:, None], z.shape),))
+        def with_derivative(direction):
+            return jax.jvp(residuals, (z,), (jnp.broadcast_to(direction[:, None], z.shape),))
 
-        r, J = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(z), dtype=z.dtype))
+        r, J = jax.vmap(with_derivative, out_axes=(None, 0))(jnp.eye(len(z), dtype=z.dtype))
         gradient = jnp.sum(J * r[None], axis=1)
         # Elementwise in the starts; a batched matrix product with the batch last is slow on CPUs.
         return jnp.sum(r * r, axis=0), gradient, jnp.sum(J[:, None] * J[None], axis=2), r
@@ -284,8 +313,8 @@ def _linearized(
 
 
 def _descended(optimizer, z, memory, cost, gradient):
-    """One step of an optax optimizer down the logarithm of each start's cost, inside the ranges."""
-    # A start that left the numbers stays where it is and takes no other along.
+    """One step of an optax optimizer on the logarithm of each start's cost, inside the ranges."""
+    # A start whose cost is not finite stays where it is, without effect on the others.
     slope = jnp.nan_to_num(gradient / (1 + cost)[None], posinf=0.0, neginf=0.0)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         update, memory = optimizer.update(slope, memory)
@@ -293,17 +322,17 @@ def _descended(optimizer, z, memory, cost, gradient):
 
 
 def _damped_newton(z, gradient, information, damping):
-    """Levenberg-Marquardt steps of all starts, at most a fifth of the ranges, inside them."""
+    """A Levenberg-Marquardt step of each start: at most a fifth of the ranges, and inside them."""
     H = np.nan_to_num(np.moveaxis(information, -1, 0))
     diagonal = damping[:, None] * np.einsum("sii->si", H)
-    # What the recording does not tell stays where it is, thanks to the small multiple of 1.
+    # The small multiple of 1 keeps parameters where they are that the recording does not determine.
     A = H + (diagonal + 1e-2)[..., None] * np.eye(len(z))
     move = np.linalg.solve(A, -np.nan_to_num(gradient.T)[..., None])[..., 0].T
     return np.clip(z + np.clip(move, -0.2, 0.2), 0.0, 1.0)
 
 
 def _check_poses(position: np.ndarray, quaternion: np.ndarray, dt: float, rotation: str) -> None:
-    """ValueError unless these are poses from which velocities follow."""
+    """Raise ValueError unless velocities follow from these poses: two or more, finite, dt > 0."""
     time, _, bodies = position.shape if position.ndim == 3 else (0, 0, 0)
     if position.shape != (time, 3, bodies) or quaternion.shape != (time, 4, bodies):
         raise ValueError(
@@ -321,7 +350,7 @@ def _check_poses(position: np.ndarray, quaternion: np.ndarray, dt: float, rotati
 
 
 def _check_search(unknowns: Mapping[str, Unknown], **counts: int) -> None:
-    """ValueError unless there is something to search, and a number of steps to do it in."""
+    """Raise ValueError unless every unknown has a range and every count is large enough."""
     if not unknowns:
         raise ValueError("identify: there are no unknowns; name at least one")
     for name, unknown in unknowns.items():

@@ -6,7 +6,7 @@ import pytest
 from jax import Array
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from jaxjoints.algebra.pytree import map_trailing, replace, static, struct
+from jaxjoints.algebra.pytree import map_trailing, overrides, replace, static, struct
 
 
 @struct
@@ -55,6 +55,21 @@ def test_a_compiled_function_tells_classes_apart():
     for _ in range(100):
         run = jax.jit(lambda law: law.force(1.0))
         assert (run(Spring(1.0)), run(Damper(1.0))) == (-1.0, -2.0)
+
+
+def test_a_record_overrides_the_methods_that_its_class_or_a_base_of_it_replaces():
+    @struct
+    class Stiffer(Spring):
+        def force(self, x):
+            return 2 * super().force(x)
+
+    class Named(Stiffer):
+        pass
+
+    assert not overrides(Spring(1.0), Spring.force)
+    assert overrides(Stiffer(1.0), Spring.force)
+    assert not overrides(Stiffer(1.0), Stiffer.force)
+    assert overrides(struct(Named)(1.0), Spring.force)
 
 
 def test_mapping_over_trailing_axes_keeps_shared_leaves_shared():

@@ -3,8 +3,9 @@
     python tests/benchmarks/accuracy.py              10 000 problems
     python tests/benchmarks/accuracy.py --share 0.05 fewer
 
-Both tables are in jaxjoints/README.md. Each problem is the same in both precisions and is solved
-exactly besides (`tests/reference.py`). A family is one batch, so that few programs are compiled.
+Its tables are in README.md beside this file. Each problem is the same in both precisions and is
+solved exactly besides (`tests/support/reference.py`). A family is one batch, so that few programs
+are compiled.
 """
 
 import argparse

@@ -5,7 +5,7 @@
 Three links and the four-bar of `cases`, float64, one environment each, 1 s from rest: position
 error of a body's centre against RK4 at 0.1 ms, largest difference of the energy from that of the
 start, largest gap of the loop. MuJoCo, where it is installed, holds the loop by soft constraints
-with its default settings. The table is in jaxjoints/README.md.
+with its default settings. The table is in README.md beside this file.
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@
 "coupled": Newton steps whose matrix knows that friction's bounds follow the normal force (what
 `Newton(friction="coupled")` takes); "frozen": symmetric steps, with the bounds that the last
 iterate gives; "in turn": bounds frozen until ten steps have solved the rest. The table is in
-jaxjoints/README.md.
+README.md beside this file.
 """
 
 import sys

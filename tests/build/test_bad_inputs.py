@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from jaxjoints.algebra.pytree import struct
-from jaxjoints.build.builder import SystemBuilder, check_time_step
+from jaxjoints.build.builder import SystemBuilder
+from jaxjoints.build.checks.stepping import check_time_step
 from jaxjoints.couplings.coupling import Coupling
 from jaxjoints.couplings.gimbal import Gimbal
 from jaxjoints.couplings.linear import Helical, Slider

@@ -12,8 +12,9 @@ from jaxjoints.couplings.coupling import Residual
 from jaxjoints.couplings.linear import Cylindrical, Helical, Slider
 from jaxjoints.couplings.rigid import Fixed, Free
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
+from jaxjoints.couplings.shapes import HalfSpace, Sphere
 from jaxjoints.laws.limits import Limits
-from jaxjoints.laws.softness import Softness
+from jaxjoints.laws.softness import Compliance, Softness
 from jaxjoints.laws.springs import Damping, SpringDamper
 from jaxjoints.model.kinematics import body_poses, speeds
 from jaxjoints.model.state import STATE_RANKS
@@ -359,3 +360,13 @@ def test_poses_may_be_given_in_any_form():
         found.append(error_twist(poses_of(system, state)))
     assert_close(found[0], found[1])
     assert_close(found[0], found[2])
+
+
+def test_a_compliance_of_the_builder_leaves_joints_without_bilateral_rows_alone():
+    world = SystemBuilder(softness=Compliance(1e-4))
+    world.body("ball", **SOLID)
+    world.joint("free", Free(), child="ball", q=(0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+    world.contact("foot", Sphere(0.3), HalfSpace(), child="ball")
+    system, _ = world.build()
+    for name in ("free", "foot"):
+        assert system.joint(name).springs.damping.shape == (0,)

@@ -14,17 +14,20 @@ from jaxjoints.algebra.pytree import struct
 from jaxjoints.algebra.spatial import Pose, norm, quat_from_rotation_vector
 from jaxjoints.build.builder import SystemBuilder
 from jaxjoints.couplings.compound import Chain, Reversed
-from jaxjoints.couplings.coupling import Chart, Residual
+from jaxjoints.couplings.contact import Contact
+from jaxjoints.couplings.coupling import Chart, Coupling, Residual
 from jaxjoints.couplings.curve import PointOnCurve, PointOnLevelSet, PointOnSurface
 from jaxjoints.couplings.ellipsoid import Ellipsoid, Ellipsoid3
 from jaxjoints.couplings.function_driven import FunctionDriven
-from jaxjoints.couplings.functions import Constant, Linear, Polynomial, Spline, Sum
+from jaxjoints.couplings.functions import Constant, Function, Linear, Polynomial, Spline, Sum
 from jaxjoints.couplings.gimbal import FreeEuler, Gimbal
 from jaxjoints.couplings.released import Released
 from jaxjoints.couplings.rolling import RollingSphere
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
+from jaxjoints.couplings.shapes import HalfSpace, Point, Shape
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import PlanePoint, SegmentedPlanePoint
+from jaxjoints.laws.transmissions import Transmission
 from support.refusals import hinge_on_arm, refused, warned
 
 NAN = math.nan
@@ -221,6 +224,55 @@ def test_row_39_poses_of_wrong_type_or_shape_are_refused():
         hinge_on_arm(struct(Bare)())
     with refused("'elbow'", "Stretched.pose(q)", "[2]", "[3]"):
         hinge_on_arm(struct(Stretched)())
+
+
+@pytest.mark.parametrize(
+    ("base", "method"),
+    [
+        (Chart, "pose"),
+        (Residual, "residual"),
+        (Coupling, "pose"),
+        (Coupling, "rows"),
+        (Function, "value"),
+        (Shape, "balls"),
+        (Transmission, "value"),
+    ],
+)
+def test_a_record_without_a_method_that_its_base_requires_cannot_be_made(base, method):
+    class Empty(base):
+        dof: ClassVar[int] = 1
+
+    with pytest.raises(TypeError, match=rf"abstract class Empty .*\b{method}\b"):
+        struct(Empty)()
+
+
+def test_couplings_without_a_number_of_coordinates_are_refused():
+    @struct
+    class Rail(Chart):
+        def pose(self, q):
+            return Pose.along_x(q[0])
+
+    with refused("'elbow'", "Rail.dof is missing", "dof: ClassVar[int] = 1"):
+        hinge_on_arm(Rail())
+
+
+def test_velocity_rows_without_a_residual_are_refused():
+    class Slipping(Slide):
+        velocity_rows: ClassVar[int] = 2
+
+    with refused("'elbow'", "Slipping.velocity_residual(T, v, t)", "[0]", "[2]"):
+        hinge_on_arm(struct(Slipping)())
+
+    class Braking(Slide):
+        acceleration_rows: ClassVar[int] = 1
+
+    with refused("'elbow'", "Braking.acceleration_residual(T, v, a, t)", "[0]", "[1]"):
+        hinge_on_arm(struct(Braking)())
+
+
+def test_the_coordinates_of_a_contact_have_no_pose():
+    with pytest.raises(NotImplementedError, match="Contact do not determine a pose"):
+        Contact(Point(), HalfSpace()).pose(jnp.zeros(6))
 
 
 def test_row_39_residuals_of_wrong_length_are_refused():

@@ -12,11 +12,11 @@ import pytest
 from jaxjoints.algebra.dense import inverse
 from jaxjoints.algebra.pytree import map_trailing, struct
 from jaxjoints.algebra.spatial import Pose, basis, error_twist, retract, tangent_of, unit
+from jaxjoints.couplings.angles import unwrap_rotation_vector
 from jaxjoints.couplings.complement import metric, orthonormal_complement
 from jaxjoints.couplings.coupling import Chart, Coupling, Derived, Residual
 from jaxjoints.couplings.linear import Cylindrical, Helical, Slider
 from jaxjoints.couplings.rotary import Hinge, Universal
-from jaxjoints.couplings.winding import unwind
 from support.couplings_catalog import CATALOG, EZ, SKEWED, SPEEDS, TILTED, Screw
 from support.mechanisms import compiled
 
@@ -26,7 +26,7 @@ EXACT = 1e-11  # float64, some hundred roundings of numbers up to 20
 DIFFERENCED = 1e-7  # central differences of step 1e-5
 TIME = 0.3
 
-HAND_WRITTEN = [name for name, entry in CATALOG.items() if entry.coupling.elementwise]
+HAND_WRITTEN = [name for name, entry in CATALOG.items() if entry.coupling.batched]
 couplings = pytest.mark.parametrize("name", CATALOG)
 hand_written = pytest.mark.parametrize("name", HAND_WRITTEN)
 with_speeds = pytest.mark.parametrize("name", [*CATALOG, *SPEEDS])
@@ -618,7 +618,7 @@ def test_batches_equal_loops(name):
         lambda x: jnp.stack([x, 1.1 * x, 0.9 * x], axis=-1)[..., None], case.coupling
     )
     T, q, t = jax.tree.map(split, (case.off(1e-2), case.near, case.time))
-    if case.coupling.elementwise:
+    if case.coupling.batched:
         rows = compiled(lambda c, T, q, t: c.rows(T, q, t))(coupling, T, q, t)
     else:
         mapped = compiled(lambda *items: map_trailing(lambda c, *x: c.rows(*x), 2, *items))
@@ -719,7 +719,7 @@ def test_orthonormal_complement_completes_a_basis(columns, length):
             assert_close(H_E.T @ S, np.zeros((6 - columns, columns)), EXACT)
 
 
-def test_unwinding_keeps_the_rotation_and_comes_near():
+def test_unwrapping_keeps_the_rotation_and_comes_near():
     turned = compiled(lambda r: error_twist(Pose.from_rotation_vector(r)))
     rng = np.random.default_rng(0)
     axis = rng.normal(size=(3, 200))
@@ -727,9 +727,9 @@ def test_unwinding_keeps_the_rotation_and_comes_near():
     angle = rng.uniform(0, 20, 200)
     near = axis * angle
     principal = turned(near)[3:]
-    assert_close(unwind(principal, near), near, EXACT)
+    assert_close(unwrap_rotation_vector(principal, near), near, EXACT)
     near = near + 0.3 * rng.normal(size=near.shape)
-    found = np.asarray(unwind(principal, near))
+    found = np.asarray(unwrap_rotation_vector(principal, near))
     assert_close(turned(found), turned(principal), 1e-9)
     turns = 2 * np.pi * found / np.linalg.norm(found, axis=0)
     distance = np.linalg.norm(found - near, axis=0)
@@ -737,9 +737,9 @@ def test_unwinding_keeps_the_rotation_and_comes_near():
         assert (distance <= np.linalg.norm(neighbour - near, axis=0) + EXACT).all()
 
 
-def test_unwinding_of_no_rotation_takes_the_axis_of_its_neighbour():
+def test_unwrapping_of_no_rotation_takes_the_axis_of_its_neighbour():
     near = jnp.array([0.0, 6.2, 0.0])
-    assert_close(unwind(jnp.zeros(3), near), [0, 2 * np.pi, 0], EXACT)
-    assert_close(unwind(jnp.zeros(3), jnp.zeros(3)), np.zeros(3), EXACT)
-    slope = jax.jacobian(unwind)(jnp.zeros(3), jnp.zeros(3))
+    assert_close(unwrap_rotation_vector(jnp.zeros(3), near), [0, 2 * np.pi, 0], EXACT)
+    assert_close(unwrap_rotation_vector(jnp.zeros(3), jnp.zeros(3)), np.zeros(3), EXACT)
+    slope = jax.jacobian(unwrap_rotation_vector)(jnp.zeros(3), jnp.zeros(3))
     assert_close(slope, np.eye(3), EXACT)

@@ -273,7 +273,7 @@ def test_derivatives_by_parameters_and_by_the_motion(name):
 
     @jax.jit
     def found(field, motion):
-        return field.settled(motion) if name == "damping" else field.wrench(motion)
+        return field.velocity_update(motion) if name == "damping" else field.wrench(motion)
 
     check_grads(found, at, order=1, modes=("fwd", "rev"), rtol=1e-6, atol=1e-8)
 
@@ -355,7 +355,7 @@ class TestRefused:
                 Short((1.0, 2.0, 3.0)),
                 r"Short.wrench\(motion\) returns float64\[3\]; it must return",
             ),
-            (Nothing(1.0), "Nothing defines neither wrench nor settled"),
+            (Nothing(1.0), "Nothing defines neither wrench nor velocity_update"),
             (Branching(1.0), "Branching.wrench.* cannot be traced"),
             (Drag, r"is not a field; write Drag\("),
             (3.0, "3.0 is not a field; give a record"),

@@ -213,7 +213,7 @@ def with_contacts(bench, system, state):
     T = D.inverse() @ poses[0]
     point, normal, depth, tangent = detect(bench, state)
     point, normal, tangent = D.inverse().apply(point), *map(D.rotate_inverse, (normal, tangent))
-    found = jj.ContactPoint.given(T, point, normal, depth, tangent)
+    found = jj.ContactPoint.from_detection(T, point, normal, depth, tangent)
     return system.with_joint("0", coupling=found)
 
 

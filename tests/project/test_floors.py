@@ -23,7 +23,8 @@ IMPORTS_OF_FOLDERS = {
     "tools": {"algebra", "couplings", "laws", "model", "schemes", "simulate"},
 }
 # What may stand in the package's root.
-ROOT_FILES = {"__init__.py", "py.typed", "README.md"}
+PAGES = {"README.md", "EXTENDING.md", "GLOSSARY.md", "architecture.svg"}
+ROOT_FILES = {"__init__.py", "py.typed"} | PAGES
 
 
 def files():

@@ -4,23 +4,16 @@ import re
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-
-import jaxjoints
-from support.mechanisms import compiled
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
-
-
 @pytest.fixture(scope="module")
 def names():
-    """What the README's joints leave behind."""
+    """What the README's joint leaves behind."""
     names = {}
     for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
         exec(compile(code, "README.md", "exec"), names)
@@ -44,32 +37,6 @@ def test_the_gradient_of_the_screw_is_that_of_finite_differences(names):
         for sign in (1, -1)
     ]
     np.testing.assert_allclose(found, (probes[0] - probes[1]) / (2 * step), rtol=1e-4)
-
-
-@compiled
-def rows(joint, T, q):
-    return joint.rows(T, q, jnp.zeros(()))
-
-
-def test_the_slotted_hinge_is_the_one_written_by_hand(names):
-    q, by_hand = jnp.array([0.3, 2.0]), jaxjoints.SlottedHinge()
-    T = by_hand.pose(q)
-    derived = rows(names["SlottedHinge"](), T, q)
-    # W⁻¹ = [E | S]: the rows of one read the motion of the other, and take up nothing of it.
-    S = np.linalg.inv(rows(by_hand, T, q).W)[:, 4:]
-    np.testing.assert_allclose(derived.W @ S, np.eye(6)[:, 4:], atol=EXACT)
-    np.testing.assert_allclose(derived.q, q, rtol=EXACT)
-
-
-def test_the_point_on_the_ellipsoid_is_held_along_its_normal(names):
-    radii = jnp.array([1.0, 1.5, 2.0])
-    p = radii * jnp.array([2.0, -1.0, 2.0]) / 3
-    T = jaxjoints.Pose.translation(p)
-    found = rows(names["PointOnEllipsoid"](radii), T, jnp.zeros(5))
-    normal = np.append(p / radii**2, np.zeros(3))
-    along = normal * np.linalg.norm(found.W[0]) / np.linalg.norm(normal)
-    np.testing.assert_allclose(found.error, [0.0], atol=EXACT)
-    np.testing.assert_allclose(found.W[0], along, atol=EXACT)
 
 
 def test_ci_runs_the_test_command_of_the_readme():

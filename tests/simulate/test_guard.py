@@ -220,6 +220,8 @@ class TestShapes:
             (Control(effort=jnp.zeros((1, 5))), r"effort has shape \(1, 5\); .* or \(1, 6\)"),
             (Control(wrench=jnp.zeros(6)), r"wrench has shape \(6,\); it must be \(6, 1\)"),
             (Control(twist=jnp.zeros((6, 1))), r"twist .* it must be \(6, 0\)"),
+            (Control(target=jnp.zeros(2)), r"target has shape \(2,\); it must be \(1,\)"),
+            (Control(target_speed=jnp.zeros(2)), r"target_speed .* it must be \(1,\)"),
             (jnp.zeros(1), "must be a Control"),
         ],
     )

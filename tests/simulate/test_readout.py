@@ -168,7 +168,7 @@ WEIGHT = 2.0 * 9.81
 
 
 @pytest.mark.parametrize(
-    ("axes", "about", "force", "moment"),
+    ("axes", "point", "force", "moment"),
     [
         # C is turned by 90° about x of the bodies, and the body by 90° about z of the world: the
         # arm of 0.4 m points along x of C, of the bodies, and along y of the world.
@@ -181,9 +181,9 @@ WEIGHT = 2.0 * 9.81
         ("world", (0.3, 0.7, 5.0), (0, 0, WEIGHT), (0, 0, 0)),
     ],
 )
-def test_a_slider_carries_the_weight_of_its_beam(beam, axes, about, force, moment):
+def test_a_slider_carries_the_weight_of_its_beam(beam, axes, point, force, moment):
     """At rest, carried by the spring: the weight upwards, and its moment about the point."""
-    found = reaction(*beam, "rail", axes=axes, about=about)
+    found = reaction(*beam, "rail", axes=axes, point=point)
     np.testing.assert_allclose(found, force + moment, atol=1e-6)
 
 
@@ -228,8 +228,11 @@ class TestRefused:
             ({"speeds": "pivott"}, "speeds 'pivott' is no joint; did you mean 'pivot'"),
             ({"poses": ["bob", "world"]}, "poses 'world' is no body"),
             ({"reactions": True, "axes": "D"}, "axes 'D' must be 'C', 'child'"),
-            ({"reactions": True, "about": "com"}, "about 'com' must be 'C', 'origin' or a point"),
-            ({"about": (1.0, 2.0)}, r"about has shape \(2,\); it must be \(3,\)"),
+            (
+                {"reactions": True, "point": "com"},
+                "point 'com' must be 'C', 'origin' or coordinates",
+            ),
+            ({"point": (1.0, 2.0)}, r"point has shape \(2,\); it must be \(3,\)"),
         ],
     )
     def test_names_and_frames(self, given, words):

@@ -57,7 +57,7 @@ def about_G(kind):
     """
 
     class AboutG(kind):
-        elementwise: ClassVar[bool] = False
+        batched: ClassVar[bool] = False
 
         def rows(self, T, q, t):
             found = super().rows(T, q, t)

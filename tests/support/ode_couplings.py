@@ -115,7 +115,7 @@ class OdeUniversal(jj.Coupling):
     axis_C: Array
     axis_D: Array
     dof: ClassVar[int] = 2
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q):
         return jj.Universal(self.axis_D, self.axis_C).pose(q[::-1])
@@ -138,7 +138,7 @@ class OdeHinge2(jj.Coupling):
     axis_C: Array
     axis_D: Array
     dof: ClassVar[int] = 3
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q):
         return jj.Hinge2(self.axis_C, self.axis_D).pose(q).inverse()
@@ -172,7 +172,7 @@ class OdePrismaticRotoide(jj.Coupling):
     com_D: Array = (0.0, 0.0, 0.0)
     grounded: bool = jj.static(default=False, kw_only=True)
     dof: ClassVar[int] = 2
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q):
         return jj.PrismaticRotoide(self.slide, self.axis).pose(q).inverse()
@@ -196,7 +196,7 @@ class OdePrismaticUniversal(jj.Coupling):
     axis_C: Array
     axis_D: Array
     dof: ClassVar[int] = 3
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q):
         return jj.PrismaticUniversal(self.slide, self.axis_C, self.axis_D).pose(q).inverse()
@@ -250,7 +250,7 @@ class OdeDoubleHinge(jj.Coupling):
     com_D: Array = (0.0, 0.0, 0.0)
     grounded: bool = jj.static(default=False, kw_only=True)
     dof: ClassVar[int] = 2
-    elementwise: ClassVar[bool] = True
+    batched: ClassVar[bool] = True
 
     def pose(self, q):
         u, v = basis(unit_axis(self.axis, jj.Pose.translation(jnp.zeros(3))))

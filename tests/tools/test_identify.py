@@ -119,8 +119,8 @@ def test_deviations_are_those_of_linear_least_squares():
     assert found.values == pytest.approx({"a": 2.0, "b": 30.0}, abs=1e-3)
     np.testing.assert_allclose([found.deviations["a"], found.deviations["b"]], expected)
     even = expected / (ranges * 12**-0.5)
-    np.testing.assert_allclose([found.open["a"], found.open["b"]], even)
-    assert found.arrived == FEW["starts"]
+    np.testing.assert_allclose([found.uncertainty["a"], found.uncertainty["b"]], even)
+    assert found.converged == FEW["starts"]
     assert found.losses.shape == (20 + 1 + 8, FEW["starts"])
     left = x * (found.values["a"] - 2.0) + (found.values["b"] - 30.0)
     np.testing.assert_allclose(found.residuals, left, atol=1e-12)
@@ -139,9 +139,9 @@ def test_of_a_product_only_the_product_is_told():
     found = identify(residual, unknowns, key=jax.random.key(1), **FEW)
     assert found.values["mass"] * found.values["gain"] == pytest.approx(6.0, rel=1e-6)
     # Two even spreads, of which the difference stays: half of the variance of each.
-    assert found.open["mass"] == pytest.approx(0.5**0.5, rel=1e-3)
-    assert found.open["idle"] == pytest.approx(1.0)
-    assert found.open["other"] < 0.01
+    assert found.uncertainty["mass"] == pytest.approx(0.5**0.5, rel=1e-3)
+    assert found.uncertainty["idle"] == pytest.approx(1.0)
+    assert found.uncertainty["other"] < 0.01
 
 
 def test_starts_that_leave_the_numbers_take_no_other_along():
@@ -150,7 +150,7 @@ def test_starts_that_leave_the_numbers_take_no_other_along():
         return jnp.stack([jnp.sqrt(6.0 - x) * (x - 1.0), x - 1.0])  # NaN beyond 6
 
     found = identify(residual, {"x": Unknown(0.0, 10.0)}, key=jax.random.key(2), **FEW)
-    assert np.isnan(found.losses).any() and found.arrived < FEW["starts"]
+    assert np.isnan(found.losses).any() and found.converged < FEW["starts"]
     assert found.values["x"] == pytest.approx(1.0, abs=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""One joint in joint space, as RigidBodyDynamics.jl sees it: its subspaces and configurations."""
+"""One joint in joint space: its configuration, velocities, subspaces and bounds."""
 
 from .configurations import BodySpeeds, SineCosine, UnitQuaternion
 from .view import JointSpace

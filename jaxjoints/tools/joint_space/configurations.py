@@ -1,4 +1,4 @@
-"""Configurations and velocities of a joint other than coordinates and their rates."""
+"""Joint spaces whose configuration or velocities are not the coordinates and their rates."""
 
 from collections.abc import Callable
 
@@ -12,16 +12,18 @@ from ...algebra.spatial import Pose, arctan2, dot, error_twist, norm, twist_of, 
 from ...couplings.coupling import Coupling, motion_of
 from ...couplings.rigid import Free
 from ...couplings.rotary import Ball
-from .view import JointSpace, product, right_inverse
+from .view import JointSpace, is_small, product, right_inverse
 
 
 @struct
 class BodySpeeds(JointSpace):
-    """A coupling in its own coordinates, x = q, with velocities along axes that are fixed in C.
+    """One joint with x = q, whose velocities v are components of the twist in the axes of C.
 
-    The axes are those of the coordinates at q = 0: v has unit angular velocities about them, or
-    unit velocities along them where they do not turn. For couplings whose motion is the same at
-    every configuration, seen in C.
+    S is the motion subspace at q = 0, at every configuration. Each column has unit angular
+    velocity, or unit linear velocity if it does not turn. The coupling must have the same free
+    motions in C at every configuration (`JointSpace.has_fixed_subspaces`).
+
+    Raises: ValueError for other couplings, and as `JointSpace`.
 
     Source: RigidBodyDynamics.jl planar (v ≠ q̇) with `Planar`, SPQuat floating with
     `FreeRodrigues` (there σ and angular velocities come first).
@@ -36,7 +38,7 @@ class BodySpeeds(JointSpace):
     def motion_subspace(self, x: Array) -> Array:
         """S, the same at every configuration, shape (6, k)."""
         chex.assert_shape(x, (self.positions,))
-        S = motion_of(self._surface, jnp.zeros(self.coupling.dof, x.dtype))
+        S = motion_of(self._pose_of, jnp.zeros(self.coupling.dof, x.dtype))
         turning = norm(S[3:])
         return S / jnp.where(turning > 0, turning, norm(S[:3]))[None]
 
@@ -57,10 +59,13 @@ class BodySpeeds(JointSpace):
 
 @struct
 class SineCosine(JointSpace):
-    """A coupling of one angle q, which is stored as x = (sin q, cos q); v = q̇.
+    """One joint of a single angle q, with x = (sin q, cos q) and v = q̇.
 
-    The configuration knows no turns, and any length of x but 0 means the same. Local coordinates
-    are the angle between two configurations, within half a turn.
+    x does not count turns. Any length of x but 0 stands for the same angle. Local coordinates are
+    the angle between two configurations, within half a turn.
+
+    Raises: ValueError for a coupling of another number of coordinates, or whose pose is another one
+        after a turn; and as `JointSpace`.
 
     Source: RigidBodyDynamics.jl sine–cosine revolute.
 
@@ -72,11 +77,11 @@ class SineCosine(JointSpace):
 
     @property
     def positions(self) -> int:
-        """Two."""
+        """Number of numbers in a configuration: 2."""
         return 2
 
     def coordinates(self, x: Array) -> Array:
-        """The angle, within half a turn."""
+        """The angle, within half a turn, shape (1,)."""
         chex.assert_shape(x, (2,))
         return arctan2(x[:1], x[1:])
 
@@ -85,7 +90,7 @@ class SineCosine(JointSpace):
         return _sine_cosine(self.coupling.coordinates(T, None, self.t))
 
     def local_coordinates(self, origin: Array, x: Array) -> Array:
-        """Angle from one configuration to the other, within half a turn."""
+        """Angle from `origin` to x, within half a turn, shape (1,)."""
         ahead = x[0] * origin[1] - x[1] * origin[0]
         return arctan2(ahead, dot(x, origin))[None]
 
@@ -116,11 +121,16 @@ class SineCosine(JointSpace):
 
 @struct
 class UnitQuaternion(BodySpeeds):
-    """A `Ball` with x = (w, u), or `Free` with x = (p, w, u): the numbers of the pose T_CD.
+    """A `Ball` or `Free` joint with a quaternion in its configuration and the twist as velocities.
 
-    v is the twist: the angular velocity of a ball, (linear, angular) of a free body. Any length of
-    the quaternion but 0 means the same, and A and A⁺ allow for it. Local coordinates are the
-    rotation vector, or the twist that leads to the pose in unit time; they turn by at most π.
+    x is the pose T_CD: the quaternion (w, u) for a ball, position and quaternion (p, w, u) for a
+    free joint. v is the twist of C in D, in C: the angular velocity for a ball, (linear, angular)
+    for a free joint. Any length of the quaternion but 0 stands for the same rotation, and A and A⁺
+    take it into account. Local coordinates of a ball are the rotation vector between two
+    configurations, those of a free joint the twist that leads from one to the other in unit time;
+    they turn by at most π.
+
+    Raises: ValueError for other couplings, and as `JointSpace`.
 
     Source: RigidBodyDynamics.jl quaternion spherical and quaternion floating (there the quaternion
     and angular velocities come first).
@@ -132,11 +142,11 @@ class UnitQuaternion(BodySpeeds):
 
     @property
     def positions(self) -> int:
-        """Four or seven."""
+        """Number of numbers in a configuration: 4 for a ball, 7 for a free joint."""
         return self.coupling.dof + 1
 
     def coordinates(self, x: Array) -> Array:
-        """Rotation vector, after the position of a free body."""
+        """Rotation vector (3,); for a free joint the position before it, (6,)."""
         return self.coupling.coordinates(self.pose(x))
 
     def pose(self, x: Array) -> Pose:
@@ -146,12 +156,12 @@ class UnitQuaternion(BodySpeeds):
         return replace(turn, p=x[:3]) if self.is_floating else turn
 
     def configuration(self, T: Pose, near: Array | None = None) -> Array:
-        """See `JointSpace.configuration`: of the two signs the nearer one."""
-        away = T.q[0] if near is None else dot(T.q, near[-4:])
-        return self._numbers(replace(T, q=jnp.where(away < 0, -T.q, T.q)))
+        """See `JointSpace.configuration`: of q and -q the quaternion nearer to `near`."""
+        cosine = T.q[0] if near is None else dot(T.q, near[-4:])
+        return self._configuration_of(replace(T, q=jnp.where(cosine < 0, -T.q, T.q)))
 
     def motion_subspace(self, x: Array) -> Array:
-        """The twists themselves, those of a ball without the linear ones."""
+        """The identity (6, 6); for a ball its three columns of angular velocity."""
         chex.assert_shape(x, (self.positions,))
         return jnp.eye(6, dtype=x.dtype)[:, self.constraints :]
 
@@ -161,24 +171,28 @@ class UnitQuaternion(BodySpeeds):
 
     def global_coordinates(self, origin: Array, phi: Array) -> Array:
         """See `JointSpace.global_coordinates`."""
-        way = Pose.exp(product(self.motion_subspace(origin), phi))
-        return self._numbers(self.pose(origin) @ way)
+        displacement = Pose.exp(product(self.motion_subspace(origin), phi))
+        return self._configuration_of(self.pose(origin) @ displacement)
 
     def zero(self) -> Array:
         """See `JointSpace.zero`."""
-        return self._numbers(Pose.identity())
+        return self._configuration_of(Pose.identity())
 
     def random(self, key: Array, spread: float = 1.0) -> Array:
-        """A rotation uniform among all, bounds or not; a position uniform within `spread` [m]."""
-        place, turn = jax.random.split(key)
-        p = jax.random.uniform(place, (3,), float, -spread, spread)
-        return self._numbers(Pose(p, unit(jax.random.normal(turn, (4,), float))))
+        """A configuration uniform among all rotations; position bounds are not taken into account.
+
+        spread: largest component of the position of a free joint, uniform about 0 [m]
+        """
+        position_key, rotation_key = jax.random.split(key)
+        p = jax.random.uniform(position_key, (3,), float, -spread, spread)
+        return self._configuration_of(Pose(p, unit(jax.random.normal(rotation_key, (4,), float))))
 
     def normalized(self, x: Array) -> Array:
         """The configuration with a quaternion of length 1."""
-        return self._numbers(self.pose(x))
+        return self._configuration_of(self.pose(x))
 
-    def _numbers(self, T: Pose) -> Array:
+    def _configuration_of(self, T: Pose) -> Array:
+        """The numbers of a pose that the configuration has."""
         return jnp.concatenate([T.p, T.q]) if self.is_floating else T.q
 
     def _complaint(self) -> str | None:
@@ -191,7 +205,7 @@ class UnitQuaternion(BodySpeeds):
 
 
 def _holds(test: Callable[[], Array], space: JointSpace) -> bool:
-    """Whether a test of a record holds; taken for granted where its numbers are traced."""
+    """Whether a test of a record holds; True without a test if its leaves are traced."""
     if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(space)):
         return True
     with jax.ensure_compile_time_eval():
@@ -200,9 +214,9 @@ def _holds(test: Callable[[], Array], space: JointSpace) -> bool:
 
 @jax.jit
 def _is_periodic(coupling: Coupling) -> Array:
+    """Whether the pose after a turn of 2π is the same."""
     ahead, behind = (JointSpace(coupling).pose(jnp.array([q])) for q in (jnp.pi, -jnp.pi))
-    way = error_twist(behind.inverse() @ ahead)
-    return jnp.all(jnp.abs(way) <= jnp.finfo(way.dtype).eps ** 0.5)
+    return is_small(error_twist(behind.inverse() @ ahead))
 
 
 def _sine_cosine(q: Array) -> Array:

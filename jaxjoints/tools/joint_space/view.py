@@ -1,11 +1,13 @@
-"""Joint space: what a coupling is in configurations x and velocities v of one joint.
+"""JointSpace: one joint, without error, in its configuration x and its velocities v.
 
-x are n numbers that give the pose T_CD, v the k numbers that give the twist of C relative to D, in
-C, (linear, angular). A record says what x and v are; the rest is derived here, for all couplings:
+The configuration x has n numbers, which determine the pose T_CD. The velocities v have k numbers,
+which determine the twist of C relative to D, in the axes of C, (linear, angular). Each type of
+record chooses what x and v are. For all of them
 
     twist = S v,    acceleration = S v̇ + Ṡ v,    τ = Sᵀ f,    v = A ẋ,    ẋ = A⁺ v.
 
-Each method is a pure function of one joint on its surface; map it over many with `jax.vmap`.
+S is the motion subspace, f the wrench on C, τ the efforts, A⁺ the pseudo-inverse of A. Each method
+is a pure function for one joint; map it over many with `jax.vmap`.
 """
 
 from dataclasses import field
@@ -23,23 +25,27 @@ from ...couplings.coupling import Coupling, Residual, motion_of
 from ...laws.law import Law
 from ...laws.limits import Limits, Lock
 
-# Rounding of the motion subspaces of one coupling, in units of the precision.
+# Differences of motion subspaces that are taken for rounding, in units of the precision.
 ROUNDING = 1e4
-# The products of accelerators are coarser by default, and a joint has one or two.
+# On accelerators matrix products are of low precision by default.
 product = partial(jnp.matmul, precision="highest")
-# Configurations at which the traits of a coupling are read off.
+# Number of configurations that `has_fixed_subspaces` and `has_constant_motion` compare.
 SAMPLES = 5
 
 
 @struct
 class JointSpace:
-    """A coupling in its own coordinates: configuration x = q, velocities v = q̇.
+    """One joint whose configuration is its coordinates, x = q, and whose velocities are v = q̇.
 
-    coupling: the coupling
-    laws: laws of the joint, of which the position bounds are read
-    max_speed: bound of each |v| [m/s or rad/s]; max_effort: of each |τ| [N or N m]; a number or
-        shape (k,). Stored to be read: no law enforces them
-    t: time at which a coupling that depends on it is held [s]
+    coupling: the coupling of the joint, with k coordinates
+    laws: laws of the joint; `position_bounds` reads its `Limits` and `Lock`
+    max_speed: bound of each |v| [m/s or rad/s], a number or shape (k,)
+    max_effort: bound of each |τ| [N or N m], a number or shape (k,)
+    t: time [s] at which the allowed poses of a coupling are taken that depend on time
+
+    The bounds are stored for users to read; no method enforces them.
+
+    Raises: ValueError for a law on a coordinate that the coupling does not have.
 
     Source: the joint interface of RigidBodyDynamics.jl, whose `joint_transform` is `pose`,
     `velocity_to_configuration_derivative!` is `rates` and
@@ -65,39 +71,39 @@ class JointSpace:
         if complaint:
             raise ValueError(f"{type(self).__name__}: {complaint}")
 
-    # Counts and traits
+    # Numbers of variables, and properties of the motion
 
     @property
     def positions(self) -> int:
-        """How many numbers a configuration has: n."""
+        """Number n of numbers in a configuration."""
         return self.coupling.dof
 
     @property
     def velocities(self) -> int:
-        """How many velocities, and degrees of freedom, the joint has: k."""
+        """Number k of velocities, which is the number of degrees of freedom."""
         return self.coupling.dof
 
     @property
     def constraints(self) -> int:
-        """How many bilateral rows the joint has: 6 - k."""
+        """Number 6 - k of bilateral rows."""
         return 6 - self.coupling.dof
 
     @property
     def is_floating(self) -> bool:
-        """Whether the joint leaves all motion free."""
+        """Whether the joint has six degrees of freedom."""
         return self.coupling.dof == 6
 
     def has_fixed_subspaces(self) -> Array:
-        """Whether the same motions, seen in C, are free at every configuration; (), bool.
+        """Whether the span of S, in the axes of C, is the same at every configuration; (), bool.
 
-        Found by comparing a few random configurations.
+        It is tested at a few random configurations.
         """
         return _is_fixed(self)
 
     def has_constant_motion(self) -> Array:
-        """Whether S itself is the same at every configuration, so that no bias arises; (), bool.
+        """Whether S is the same at every configuration, so that Ṡ = 0; (), bool.
 
-        Found by comparing a few random configurations.
+        It is tested at a few random configurations.
         """
         return _is_constant(self)
 
@@ -110,43 +116,47 @@ class JointSpace:
 
     def pose(self, x: Array) -> Pose:
         """T_CD at a configuration, shape (n,)."""
-        return self._surface(self.coordinates(x))
+        return self._pose_of(self.coordinates(x))
 
     def configuration(self, T: Pose, near: Array | None = None) -> Array:
-        """The configuration of a pose T = T_CD, continued from `near` (zero by default)."""
+        """The configuration x of a pose T = T_CD, shape (n,).
+
+        near: configuration from which angles are continued beyond a turn, shape (n,); zero by
+            default
+        """
         return self.coupling.coordinates(T, near, self.t)
 
     def motion_subspace(self, x: Array) -> Array:
-        """S: twist per unit of each velocity, shape (6, k)."""
-        return motion_of(self._surface, self.coordinates(x))
+        """S: column i is the twist of C in D, in C, for unit velocity v_i, shape (6, k)."""
+        return motion_of(self._pose_of, self.coordinates(x))
 
     def wrench_subspace(self, x: Array) -> Array:
-        """Bilateral wrenches in C as columns, shape (6, 6 - k): those that do no work on S."""
+        """Constraint wrenches in C as columns, shape (6, 6 - k): they do no work on motions S v."""
         W = self.coupling.wrenches(self.pose(x), self.coordinates(x), self.t)
         return W[: self.constraints].T
 
     # Motion and force
 
     def twist(self, x: Array, v: Array) -> Array:
-        """Twist of C relative to D, S v, shape (6,)."""
+        """Twist of C relative to D in C, S v, shape (6,)."""
         return product(self.motion_subspace(x), v)
 
     def acceleration(self, x: Array, v: Array, vd: Array) -> Array:
-        """Spatial acceleration of C relative to D, d(S v)/dt = S v̇ + Ṡ v, shape (6,)."""
+        """Spatial acceleration of C relative to D in C, d(S v)/dt = S v̇ + Ṡ v, shape (6,)."""
         return jax.jvp(self.twist, (x, v), (self.rates(x, v), vd))[1]
 
     def bias_acceleration(self, x: Array, v: Array) -> Array:
-        """Spatial acceleration at constant velocities, Ṡ v, shape (6,)."""
+        """Spatial acceleration at constant velocities v, Ṡ v, shape (6,)."""
         return self.acceleration(x, v, jnp.zeros_like(v))
 
     def torque(self, x: Array, wrench: Array) -> Array:
-        """Effort of each velocity, Sᵀ f, for the wrench f (6,) on C in C; shape (k,)."""
+        """Efforts τ = Sᵀ f of the velocities, shape (k,), for the wrench f (6,) on C, in C."""
         return product(self.motion_subspace(x).T, wrench)
 
     # Rates of configurations and velocities
 
     def velocity(self, x: Array, xd: Array) -> Array:
-        """v of the rate ẋ (n,) of a configuration, shape (k,)."""
+        """Velocities v = A ẋ of a configuration's rate ẋ (n,), shape (k,)."""
         return jax.jvp(self.coordinates, (x,), (xd,))[1]
 
     def velocity_jacobian(self, x: Array) -> Array:
@@ -155,11 +165,11 @@ class JointSpace:
         return jax.vmap(lambda xd: self.velocity(x, xd), out_axes=1)(basis)
 
     def velocity_adjoint(self, x: Array, f: Array) -> Array:
-        """Aᵀ f, shape (n,), for f (k,) dual to the velocities: (Aᵀ f)·ẋ = f·v."""
+        """Aᵀ f, shape (n,), of efforts f (k,): of equal power, (Aᵀ f)·ẋ = f·v."""
         return product(self.velocity_jacobian(x).T, f)
 
     def rates(self, x: Array, v: Array) -> Array:
-        """ẋ of the velocities (k,), shape (n,): of all such, the shortest."""
+        """Rate ẋ = A⁺ v of the configuration, shape (n,): the shortest with A ẋ = v."""
         return product(self.rates_jacobian(x), v)
 
     def rates_jacobian(self, x: Array) -> Array:
@@ -169,16 +179,16 @@ class JointSpace:
     # Coordinates about a configuration
 
     def local_coordinates(self, origin: Array, x: Array) -> Array:
-        """φ of a configuration seen from another, 0 where they agree, shape (k,): x - origin."""
+        """Local coordinates φ of x about `origin`, 0 at the origin, shape (k,): here x - origin."""
         return x - origin
 
     def local_rates(self, origin: Array, x: Array, v: Array) -> Array:
-        """φ̇ of local coordinates while x moves at the velocities v, shape (k,)."""
+        """Rate φ̇ of the local coordinates while x moves with velocities v, shape (k,)."""
         rates = self.rates(x, v)
         return jax.jvp(lambda x: self.local_coordinates(origin, x), (x,), (rates,))[1]
 
     def global_coordinates(self, origin: Array, phi: Array) -> Array:
-        """The configuration whose local coordinates are φ (k,), shape (n,)."""
+        """The configuration whose local coordinates about `origin` are φ (k,), shape (n,)."""
         return origin + phi
 
     # Particular configurations
@@ -188,74 +198,77 @@ class JointSpace:
         return jnp.zeros(self.positions)
 
     def random(self, key: Array, spread: float = 1.0) -> Array:
-        """A random configuration, shape (n,): coordinates uniform, evenly about 0.
+        """A random configuration within the position bounds, shape (n,).
+
+        Each coordinate is uniform around 0, or around the bound nearest to 0.
 
         key: of `jax.random`
-        spread: farthest from 0, or from the bound next to 0 [m or rad]; bounds are kept
+        spread: largest distance from there [m or rad]
         """
         lower, upper = self.position_bounds()
         centre = jnp.clip(0.0, lower, upper)
-        least, most = jnp.maximum(lower, centre - spread), jnp.minimum(upper, centre + spread)
-        return jax.random.uniform(key, lower.shape, lower.dtype, least, most)
+        low, high = jnp.maximum(lower, centre - spread), jnp.minimum(upper, centre + spread)
+        return jax.random.uniform(key, lower.shape, lower.dtype, low, high)
 
     def normalized(self, x: Array) -> Array:
-        """The configuration with what is redundant in it in standard form, shape (n,)."""
+        """The same pose as a configuration in standard form, such as a unit quaternion, (n,)."""
         return x
 
     def is_normalized(self, x: Array, tolerance: float = 1e-6) -> Array:
-        """Whether a configuration is normalized, within the tolerance; shape (), bool."""
+        """Whether a configuration is in standard form, within the tolerance; shape (), bool."""
         return jnp.all(jnp.abs(self.normalized(x) - x) <= tolerance)
 
     def principal(self, x: Array) -> Array:
         """Of all configurations with the same pose the one nearest to zero, shape (n,).
 
-        Angles within half a turn, a quaternion with w ≥ 0, Rodrigues parameters of length ≤ 1; x
-        itself where no other is found.
+        It has angles within half a turn, a quaternion with w ≥ 0, Rodrigues parameters of length
+        ≤ 1. If the joint has no other configuration with this pose, it is x itself.
         """
         T = self.pose(x)
-        found = self.configuration(T)
-        # From zero a screw may be found on another turn, where its angle fits but not its height.
-        way = error_twist(self.pose(found).inverse() @ T)
-        return jnp.where(jnp.all(jnp.abs(way) <= jnp.finfo(way.dtype).eps ** 0.5), found, x)
+        nearest = self.configuration(T)
+        # For a screw, the angle within half a turn has another height: the pose is not the same.
+        return jnp.where(is_small(error_twist(self.pose(nearest).inverse() @ T)), nearest, x)
 
     # Bounds
 
     def position_bounds(self) -> tuple[Array, Array]:
-        """Lower and upper bounds of the coordinates q by `Limits` and `Lock`, each (k,)."""
-        lower, upper = self._within(jnp.inf)
+        """Lower and upper bounds of the coordinates q from `Limits` and `Lock`, each (k,)."""
+        lower, upper = self._symmetric(jnp.inf)
         for law in self.laws:
             if isinstance(law, Lock):
-                least = most = law.value
+                least = greatest = law.value
             elif isinstance(law, Limits):
-                least, most = law.lower, law.upper
+                least, greatest = law.lower, law.upper
             else:
                 continue
             i = law.coordinate
             if least is not None:
                 lower = lower.at[i].max(jnp.asarray(least, lower.dtype))
-            if most is not None:
-                upper = upper.at[i].min(jnp.asarray(most, upper.dtype))
+            if greatest is not None:
+                upper = upper.at[i].min(jnp.asarray(greatest, upper.dtype))
         return lower, upper
 
     def velocity_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the velocities, each (k,)."""
-        return self._within(self.max_speed)
+        return self._symmetric(self.max_speed)
 
     def effort_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the efforts, each (k,)."""
-        return self._within(self.max_effort)
+        return self._symmetric(self.max_effort)
 
-    def _within(self, most: Array | float) -> tuple[Array, Array]:
-        most = jnp.broadcast_to(jnp.asarray(most, float), (self.velocities,))
-        return -most, most
+    def _symmetric(self, bound: Array | float) -> tuple[Array, Array]:
+        """Minus and plus a bound, each (k,)."""
+        bound = jnp.broadcast_to(jnp.asarray(bound, float), (self.velocities,))
+        return -bound, bound
 
-    def _surface(self, q: Array) -> Pose:
+    def _pose_of(self, q: Array) -> Pose:
+        """T_CD at coordinates q, at the time of the record."""
         if isinstance(self.coupling, Residual):
             return self.coupling.pose(q, self.t)
         return self.coupling.pose(q)
 
     def _complaint(self) -> str | None:
-        """What is wrong with the record, as a sentence, or None."""
+        """What is wrong with the record, as a sentence, or None; called once it is made."""
         dof = self.coupling.dof
         for law in self.laws:
             if not 0 <= law.coordinate < dof:
@@ -273,6 +286,11 @@ def right_inverse(A: Array) -> Array:
     return product(A.T, inverse(product(A, A.T)))
 
 
+def is_small(twist: Array) -> Array:
+    """Whether the displacement between two poses is rounding; shape (), bool."""
+    return jnp.all(jnp.abs(twist) <= jnp.finfo(twist.dtype).eps ** 0.5)
+
+
 def _sampled_motion(space: JointSpace) -> Array:
     """S at a few random configurations, shape (samples, 6, k)."""
     free = replace(space, laws=())
@@ -281,11 +299,12 @@ def _sampled_motion(space: JointSpace) -> Array:
 
 
 def _close(S: Array, other: Array) -> Array:
+    """Whether motion subspaces agree to rounding."""
     least = ROUNDING * jnp.finfo(S.dtype).eps
     return jnp.all(jnp.abs(S - other) <= least * (1 + jnp.max(jnp.abs(other), initial=0.0)))
 
 
-# Compiled: outside of `jit` their small operations would take seconds, one by one.
+# Compiled: dispatched one by one, their many small operations would take seconds.
 @jax.jit
 def _is_constant(space: JointSpace) -> Array:
     S = _sampled_motion(space)
@@ -295,6 +314,6 @@ def _is_constant(space: JointSpace) -> Array:
 @jax.jit
 def _is_fixed(space: JointSpace) -> Array:
     S = _sampled_motion(space)
-    # Onto the span at the first configuration, by its left inverse.
-    onto = product(S[0], right_inverse(S[0].T).T)
-    return _close(S, product(onto[None], S))
+    # The projection onto the span at the first configuration.
+    projection = product(S[0], right_inverse(S[0].T).T)
+    return _close(S, product(projection[None], S))

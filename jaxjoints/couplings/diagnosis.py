@@ -1,4 +1,4 @@
-"""What is wrong with a coupling that somebody wrote, found by trying it out once at build."""
+"""Diagnosis of user-written functions: shapes, precision, tracing, captured arrays, derivatives."""
 
 import inspect
 from collections.abc import Iterator
@@ -20,50 +20,57 @@ TRACING = (
 )
 
 
-def shape_complaint(coupling: Coupling) -> str | None:
-    """What is wrong with the shapes and precision of a coupling's functions, or None.
+def signature_problem(coupling: Coupling) -> str | None:
+    """What is wrong with the shapes and the precision that a coupling's methods return, or None.
 
-    coupling: with arrays of one precision for leaves; traced, not run
+    The methods are traced and not run.
+
+    coupling: its leaves must be arrays of one precision
     """
-    return _complaint(*_signature(coupling))
+    if not hasattr(coupling, "dof"):
+        return "dof is missing; state the number of coordinates: `dof: ClassVar[int] = 1`"
+    return _signature_problem(*_signature(coupling))
 
 
-def captured_complaint(coupling: Coupling) -> str | None:
-    """Which JAX array a coupling's functions take from outside that should be a field, or None.
+def captured_array_problem(coupling: Coupling) -> str | None:
+    """Which JAX array a method takes from a closure or a global and not from a field, or None.
 
-    coupling: as for `shape_complaint`, and found sound by it
+    coupling: one for which `signature_problem` is None
     """
-    return _captured(*_signature(coupling))
+    return _captured_array_problem(*_signature(coupling))
 
 
-def rest_complaint(coupling: Coupling) -> tuple[str | None, str | None]:
-    """What refuses a coupling at rest, and what is worth a warning, each a sentence or None.
+def derivative_problems(coupling: Coupling) -> tuple[str | None, str | None]:
+    """An error and a warning about a coupling's derivative where its coordinates are zero.
 
-    Not finite, and of low rank: the derivatives of `pose` at q = 0 and of `residual` at the
-    reference.
+    The derivative of `pose` is taken at q = 0, that of `residual` at the reference. A derivative
+    that is not finite is an error, one of low rank is a warning; each is a sentence or None.
     """
     if isinstance(coupling, Chart) and coupling.dof:
-        slope, wanted, name = _motion_at_rest(coupling), coupling.dof, "pose"
+        slope, full, name = _motion_at_zero(coupling), coupling.dof, "pose"
         tail = "some coordinates do not move the pose there, or not independently of others"
     elif isinstance(coupling, Residual) and coupling.dof < 6:
-        slope, wanted, name = _gradient_at_rest(coupling), 6 - coupling.dof, "residual"
-        tail = "some errors do not feel the pose there, or not independently of others"
+        slope, full, name = _gradient_at_reference(coupling), 6 - coupling.dof, "residual"
+        tail = "some errors do not depend on the pose there, or not independently of others"
     else:
         return None, None
     slope = np.asarray(slope)
     if not np.isfinite(slope).all():
-        return f"{name} has a derivative that is not finite at rest", None
+        return f"{name} has a derivative that is not finite where q = 0", None
     least = 1e3 * np.finfo(slope.dtype).eps * np.abs(slope).max()
     rank = np.linalg.matrix_rank(slope, tol=max(least, np.finfo(slope.dtype).tiny))
-    if rank == wanted:
+    if rank == full:
         return None, None
-    return None, f"{name} has a derivative of rank {rank} instead of {wanted} at rest: {tail}"
+    return None, f"{name} has a derivative of rank {rank} instead of {full} where q = 0: {tail}"
 
 
-def function_complaint(name: str, function: Any, given: tuple, wanted: Any) -> str | None:
-    """What is wrong with what a function returns for the given arguments, traced, or None."""
+def function_problem(name: str, function: Any, arguments: tuple, expected: Any) -> str | None:
+    """What is wrong with a function that must return arrays like `expected`, or None.
+
+    The function is traced and not run.
+    """
     try:
-        found = jax.eval_shape(function, *given)
+        returned = jax.eval_shape(function, *arguments)
     except TRACING as error:
         return (
             f"{name} cannot be traced: it uses NumPy, `if` or float() on numbers that JAX does not "
@@ -72,35 +79,38 @@ def function_complaint(name: str, function: Any, given: tuple, wanted: Any) -> s
     except (TypeError, ValueError, IndexError, AttributeError, KeyError) as error:
         return f"{name} fails: {type(error).__name__}: {_first_line(error)}"
     # As text: what comes back may be of any type.
-    if _written(found) != _written(wanted):
-        return f"{name} returns {_written(found)}; it must return {_written(wanted)}"
+    if _written(returned) != _written(expected):
+        return f"{name} returns {_written(returned)}; it must return {_written(expected)}"
     return None
 
 
 @lru_cache(maxsize=1024)
-def _complaint(structure: Any, shapes: tuple, dtype: Any) -> str | None:
-    problems = (function_complaint(*trial) for trial in _trials(structure, shapes, dtype))
+def _signature_problem(structure: Any, shapes: tuple, dtype: Any) -> str | None:
+    problems = (function_problem(*call) for call in _calls(structure, shapes, dtype))
     return next((problem for problem in problems if problem), None)
 
 
 @lru_cache(maxsize=1024)
-def _captured(structure: Any, shapes: tuple, dtype: Any) -> str | None:
-    for name, function, given, _ in _trials(structure, shapes, dtype):
+def _captured_array_problem(structure: Any, shapes: tuple, dtype: Any) -> str | None:
+    for name, function, arguments, _ in _calls(structure, shapes, dtype):
         # Arrays made inside of the function are NumPy's here; those from outside are JAX's.
-        found = [x for x in jax.make_jaxpr(function)(*given).consts if isinstance(x, jax.Array)]
-        for array in found:
+        constants = jax.make_jaxpr(function)(*arguments).consts
+        for array in (x for x in constants if isinstance(x, jax.Array)):
             if jnp.issubdtype(array.dtype, jnp.floating):
-                called = _name_of(array, getattr(type(given[0]), name.partition("(")[0]))
+                method = getattr(type(arguments[0]), name.partition("(")[0])
+                culprit = f"{_name_of(array, method)} of shape {array.shape}"
                 return (
-                    f"{name} uses {called} of shape {array.shape} from outside of the coupling: no "
+                    f"{name} uses {culprit} from outside of the coupling: no "
                     "gradient flows to it, and environments cannot differ in it; make it a field "
                     "(or a NumPy array, if it is a constant)"
                 )
     return None
 
 
-def _trials(structure: Any, shapes: tuple, dtype: Any) -> Iterator[tuple[str, Any, tuple, Any]]:
-    """Each function of a coupling: its name, itself, arguments for it and what it must return."""
+def _calls(structure: Any, shapes: tuple, dtype: Any) -> Iterator[tuple[str, Any, tuple, Any]]:
+    """Each method of a coupling: its name, a function that calls it, arguments for it, and arrays
+    like those that it must return.
+    """
 
     def some(*shape):
         return jax.ShapeDtypeStruct(shape, dtype)
@@ -108,15 +118,15 @@ def _trials(structure: Any, shapes: tuple, dtype: Any) -> Iterator[tuple[str, An
     coupling = structure.unflatten([some(*shape) for shape in shapes])
     dof, T = coupling.dof, Pose(some(3), some(4))
     if coupling.velocity_rows:
-        given, wanted = (coupling, T, some(6), some()), some(coupling.velocity_rows)
-        yield "velocity_residual(T, v, t)", lambda c, *x: c.velocity_residual(*x), given, wanted
+        name, expected = "velocity_residual(T, v, t)", some(coupling.velocity_rows)
+        yield name, lambda c, *x: c.velocity_residual(*x), (coupling, T, some(6), some()), expected
     if coupling.acceleration_rows:
-        given, wanted = (coupling, T, some(6), some(6), some()), some(coupling.acceleration_rows)
-        name = "acceleration_residual(T, v, a, t)"
-        yield name, lambda c, *x: c.acceleration_residual(*x), given, wanted
+        name, expected = "acceleration_residual(T, v, a, t)", some(coupling.acceleration_rows)
+        arguments = coupling, T, some(6), some(6), some()
+        yield name, lambda c, *x: c.acceleration_residual(*x), arguments, expected
     if isinstance(coupling, Residual):
-        given = coupling, T, some()
-        yield "residual(T, t)", lambda c, T, t: c.residual(T, t), given, some(6 - dof)
+        arguments = coupling, T, some()
+        yield "residual(T, t)", lambda c, T, t: c.residual(T, t), arguments, some(6 - dof)
         return
     if coupling.places_bodies:
         yield "pose(q)", lambda c, q: c.pose(q), (coupling, some(dof)), T
@@ -127,18 +137,19 @@ def _trials(structure: Any, shapes: tuple, dtype: Any) -> Iterator[tuple[str, An
         rows = coupling.rows(T, q, t)
         return jnp.broadcast_to(rows.W, (6, 6)), rows.error, rows.q
 
-    wanted = some(6, 6), some(6 - dof), some(dof)
-    yield "rows(T, q, t)", read, (coupling, T, some(dof), some()), wanted
+    expected = some(6, 6), some(6 - dof), some(dof)
+    yield "rows(T, q, t)", read, (coupling, T, some(dof), some()), expected
 
 
 def _signature(coupling: Coupling) -> tuple[Any, tuple, Any]:
+    """Structure of the record, shapes of its leaves, and their precision."""
     leaves, structure = jax.tree.flatten(coupling)
     dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
     return structure, tuple(leaf.shape for leaf in leaves), jnp.dtype(dtype)
 
 
 def _name_of(array: jax.Array, method: Any) -> str:
-    """What a method calls an array that it takes from around it."""
+    """Name by which a method refers to an array of its closure or of the globals."""
     if inspect.isfunction(method):
         around = inspect.getclosurevars(method)
         for name, value in (around.nonlocals | around.globals).items():
@@ -148,6 +159,7 @@ def _name_of(array: jax.Array, method: Any) -> str:
 
 
 def _written(tree: Any) -> str:
+    """Types and shapes of what a function returns, as text for an error message."""
     if isinstance(tree, Pose):
         return f"a Pose of {_written(tree.p)} and {_written(tree.q)}"
     if isinstance(tree, tuple):
@@ -162,14 +174,14 @@ def _first_line(error: Exception) -> str:
 
 
 @jax.jit
-def _motion_at_rest(chart: Chart) -> jax.Array:
+def _motion_at_zero(chart: Chart) -> jax.Array:
     leaves = jax.tree.leaves(chart)
     dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
     return chart.motion_at(jnp.zeros(chart.dof, dtype))
 
 
 @jax.jit
-def _gradient_at_rest(coupling: Residual) -> jax.Array:
+def _gradient_at_reference(coupling: Residual) -> jax.Array:
     leaves = jax.tree.leaves(coupling)
     dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
     T = jax.tree.map(lambda x: jnp.asarray(x, dtype), coupling.reference())

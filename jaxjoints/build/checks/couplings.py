@@ -1,0 +1,98 @@
+"""Reads a coupling: tries its functions once, and finds limits that its angles cannot reach."""
+
+import dataclasses
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...couplings.coupling import Coupling
+from ...couplings.diagnosis import (
+    captured_array_problem,
+    derivative_problems,
+    signature_problem,
+)
+from ...laws.law import Law
+from .values import precision, read_record
+
+
+def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, list[str]]:
+    """A coupling whose parameters are float arrays in standard form, and notes for the user.
+
+    There is a note for every axis that was normalized.
+
+    strict: refuse what is otherwise only warned of
+
+    Raises: ValueError for a value that is no coupling, for parameters out of range, and for
+        functions that JAX cannot trace or that return wrong shapes or numbers that are not finite.
+    Warns: a coupling of low rank at rest, and arrays that its functions take from outside.
+    """
+    if not isinstance(coupling, Coupling):
+        is_type = isinstance(coupling, type) and issubclass(coupling, Coupling)
+        hint = f"write {coupling.__name__}(…)" if is_type else "give a record such as Hinge()"
+        raise ValueError(f"{owner}: {coupling!r} is not a coupling; {hint}")
+    kind = type(coupling).__name__
+    as_passed = read_record(owner, coupling)
+    coupling = as_passed.normalized()
+    problem = signature_problem(coupling)
+    refused, low_rank = (None, None) if problem else derivative_problems(coupling)
+    if problem or refused:
+        raise ValueError(f"{owner}: {kind}.{problem or refused}")
+    for doubt in (low_rank, captured_array_problem(coupling)):
+        if doubt and strict:
+            raise ValueError(f"{owner}: {kind}.{doubt}")
+        if doubt:
+            warnings.warn(f"{owner}: {kind}.{doubt}", stacklevel=3)
+    notes = []
+    for field in dataclasses.fields(as_passed):
+        before, after = getattr(as_passed, field.name), getattr(coupling, field.name)
+        if before is after or not isinstance(before, jax.Array) or before.shape != (3,):
+            continue
+        length = float(np.linalg.norm(before))
+        if abs(length - 1) > 1e-6:
+            notes.append(f"{owner}: {field.name} normalized from length {length:.6g}")
+    return coupling, notes
+
+
+def notes_on_turns(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> list[str]:
+    """A note for each pair of limits on an angle that are more than a turn (2π) apart.
+
+    Raises: ValueError if the angle cannot pass a whole turn between these limits, as a component of
+        a rotation vector cannot pass 2π.
+    """
+    notes = []
+    if not coupling.places_bodies:
+        return notes
+
+    def freedom(q):
+        """Rank of the derivative of the pose at coordinates q: how many ways C can move."""
+        slope = jax.jacfwd(lambda q: jnp.append(coupling.pose(q).R, coupling.pose(q).p))
+        return np.linalg.matrix_rank(np.asarray(slope(q)), tol=1e-4)
+
+    for law in laws:
+        lower, upper = getattr(law, "lower", None), getattr(law, "upper", None)
+        if lower is None or upper is None or not upper - lower > 2 * np.pi:
+            continue
+        zero = jnp.zeros(coupling.dof, precision())
+        T = coupling.pose(zero)
+        T_after = coupling.pose(zero.at[law.coordinate].set(2 * jnp.pi))
+        if not np.allclose(T.R, T_after.R, atol=1e-5) or not np.allclose(T.p, T_after.p, atol=1e-5):
+            # Not an angle: the pose does not come back after a turn.
+            continue
+        # The outermost whole turns between the limits: an angle that ends, ends at all of them.
+        turns = {np.ceil(lower / (2 * np.pi)), np.floor(upper / (2 * np.pi))}
+        angles = [2 * np.pi * float(n) for n in turns if n and np.isfinite(n)]
+        if any(freedom(zero.at[law.coordinate].set(a)) < freedom(zero) for a in angles):
+            raise ValueError(
+                f"{owner}: limits {float(lower):.6g} to {float(upper):.6g} of coordinate "
+                f"{law.coordinate} reach a whole turn, where this coordinate of "
+                f"{type(coupling).__name__} ends; keep them within ±2π, or use a joint "
+                "whose angles are counted over turns (Hinge, Gimbal)"
+            )
+        notes.append(
+            f"{owner}: limits of coordinate {law.coordinate} span {float(upper - lower):.6g} "
+            "rad, more than a turn; the angle is counted over turns from where it starts"
+        )
+    return notes

@@ -1,0 +1,162 @@
+"""Reads what a joint has beside coupling and laws: bodies, softness, attachment, switch, effort."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ...algebra.pytree import replace
+from ...couplings.coupling import Coupling
+from ...couplings.nonholonomic import extra_rows
+from ...laws.softness import Bushing, Compliance, Softness
+from ...model.system import WORLD
+from ..specs import BodySpec
+from .values import near_matches, precision, read_numbers
+
+# Ratio of the masses of two bodies that a joint connects, above which a warning is given.
+MASS_RATIO = 1e6
+# Shares of the way from C's origin to D's, for child and parent: see `JointGroup.attachment`.
+ATTACHMENTS = {"C": (0.0, 0.0), "own": (0.0, 1.0), "midpoint": (0.5, 0.5)}
+
+
+def check_ends(owner: str, bodies: Mapping[str, BodySpec], child: str, parent: str) -> None:
+    """Raise ValueError unless child and parent are two known bodies, one of which can move.
+
+    The world may stand for the parent, and not for the child.
+    """
+    for end, name in (("child", child), ("parent", parent)):
+        if name != WORLD and name not in bodies:
+            raise ValueError(
+                f"{owner}: {end} {name!r} is no body; {near_matches(name, bodies)} "
+                "(bodies are added before their joints)"
+            )
+    if child == parent:
+        raise ValueError(f"{owner}: child and parent are both {child!r}; join two bodies")
+    if all(name == WORLD or not bodies[name].moving for name in (child, parent)):
+        raise ValueError(
+            f"{owner}: neither {child!r} nor {parent!r} can be moved (the world and bodies of "
+            "prescribed motion); a joint needs a moving body"
+        )
+    if child == WORLD:
+        raise ValueError(
+            f"{owner}: the child is the world; make {parent!r} the child and the world the parent"
+        )
+
+
+def warn_of_mass_ratio(owner: str, bodies: Mapping[str, BodySpec], child: str, parent: str) -> None:
+    """Warn if the masses of the two bodies differ by more than the solver's precision bears."""
+    if parent == WORLD or not (bodies[child].moving and bodies[parent].moving):
+        return
+    masses = bodies[child].mass, bodies[parent].mass
+    if max(masses) > MASS_RATIO * min(masses):
+        warnings.warn(
+            f"{owner}: {child!r} of {masses[0]:g} kg and {parent!r} of {masses[1]:g} kg differ "
+            f"by more than {MASS_RATIO:g} in mass; the solve loses that many digits",
+            stacklevel=3,
+        )
+
+
+def read_softness(
+    owner: str, softness: Softness | Compliance | Bushing, rows: int
+) -> Softness | Compliance | Bushing:
+    """The softness of bilateral rows, each of its numbers of shape (rows,), or None as before."""
+    if not isinstance(softness, (Softness, Compliance, Bushing)):
+        raise ValueError(
+            f"{owner}: softness {softness!r} must be a Softness(erp=…, cfm=…), Compliance(…) or "
+            "Bushing(…)"
+        )
+    read = {}
+    for field, value in vars(softness).items():
+        if value is None:
+            continue
+        shape = () if np.ndim(value) == 0 else (rows,)
+        numbers = read_numbers(owner, field, value, shape)
+        if (numbers < 0).any() or field == "erp" and (numbers > 1).any():
+            rule = "lie in [0, 1]" if field == "erp" else "be >= 0"
+            raise ValueError(f"{owner}: {field} {value} must {rule}")
+        read[field] = np.broadcast_to(numbers, (rows,))
+    return replace(softness, **read)
+
+
+def with_critical_damping(
+    owner: str,
+    springs: Compliance,
+    coupling: Coupling,
+    inertias: Sequence[tuple[float, np.ndarray, np.ndarray]],
+) -> Compliance:
+    """The compliance of a joint's bilateral rows with its damping, critical where none is stated.
+
+    The critical damping of a row of compliance c is 2 √(m/c), m the inertia that it moves: see
+    `Compliance`.
+
+    inertias: of each moving body of the joint, its mass [kg], its inertia about the centre of mass
+        [kg m²], shape (3, 3), and the joint's origin from the centre of mass [m], shape (3,)
+
+    Raises: ValueError for a damping left out where the coupling has rows at velocity level.
+    """
+    if springs.damping is not None:
+        return springs
+    if extra_rows(coupling):
+        raise ValueError(
+            f"{owner}: damping of a Compliance must be given for {type(coupling).__name__}, which "
+            "has rows at velocity level"
+        )
+    dtype = precision()
+    if coupling.dof == 6:
+        # No bilateral rows; a contact, which is one of these couplings, has no pose to try either.
+        return Compliance(springs.compliance, np.zeros_like(springs.compliance))
+    q = jnp.zeros(coupling.dof, dtype)
+    W = np.asarray(coupling.rows(coupling.pose(q), q, jnp.zeros((), dtype)).W)
+    force, moment = (np.sum(part**2, axis=1) for part in np.split(W[: 6 - coupling.dof], 2, axis=1))
+    moved = np.zeros(len(force))
+    for mass, inertia, arm in inertias:
+        moved += (force * mass + moment * (np.trace(inertia) / 3 + mass * arm @ arm)) / 2
+    compliance = springs.compliance
+    # A row of compliance 0 is rigid: the infinity makes its damping 0 and keeps 0 from the divisor.
+    damping = 2 * np.sqrt(moved / np.where(compliance > 0, compliance, np.inf))
+    return Compliance(compliance, damping)
+
+
+def read_switch(owner: str, enabled: bool | None) -> np.ndarray | None:
+    """1 for an element that is switched on, 0 for off, None for one that cannot be switched."""
+    if enabled is None:
+        return None
+    if enabled not in (True, False):
+        raise ValueError(f"{owner}: enabled {enabled!r} must be True, False, or None")
+    return np.asarray(float(enabled))
+
+
+def read_max_effort(owner: str, max_effort: Any, dof: int) -> np.ndarray | None:
+    """The largest effort of each coordinate in either direction, shape (dof,); None for any."""
+    if max_effort is None:
+        return None
+    shape = () if np.ndim(max_effort) == 0 else (dof,)
+    numbers = read_numbers(owner, "max_effort", max_effort, shape)
+    if (numbers < 0).any():
+        raise ValueError(f"{owner}: max_effort {max_effort} must be >= 0; it counts both ways")
+    return np.broadcast_to(numbers, (dof,))
+
+
+def read_attachment(owner: str, attachment: Any, coupling: Coupling) -> tuple[float, float]:
+    """The points where row forces act on child and parent, as in `JointGroup.attachment`.
+
+    attachment: a name of `ATTACHMENTS` or a pair of shares
+    """
+    if isinstance(attachment, str):
+        if attachment not in ATTACHMENTS:
+            raise ValueError(
+                f"{owner}: attachment {attachment!r} is unknown; "
+                f"{near_matches(attachment, ATTACHMENTS)}"
+            )
+        shares = ATTACHMENTS[attachment]
+    else:
+        child, parent = read_numbers(owner, "attachment", attachment, (2,))
+        shares = float(child), float(parent)
+    if any(shares) and extra_rows(coupling):
+        raise ValueError(
+            f"{owner}: attachment {attachment!r} must be 'C', whose motion the velocity rows of "
+            f"{type(coupling).__name__} read"
+        )
+    return shares

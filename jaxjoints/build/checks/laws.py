@@ -1,0 +1,134 @@
+"""Reads the laws of a joint or a transmission: one standard form, and laws that fit each other."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...algebra.pytree import replace
+from ...laws.law import Law
+from ...laws.limits import Limits, Lock
+from ...laws.springs import SpringDamper
+from ...solve.forces import Hard
+from .values import float_leaves, read_numbers
+
+# Fields of laws that feed energy into the system if they are negative.
+PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
+
+
+def read_laws(
+    owner: str, laws: Any, *, dof: int, erp: float, allow_active: bool
+) -> tuple[tuple[Law, ...], list[str]]:
+    """Laws in standard form with float arrays for leaves, and notes for the user.
+
+    There is a note for every law that was left out, and for every one that became another type.
+
+    laws: one law or several
+    dof: number of coordinates that the laws may act on
+    erp: that of hard limits which state none
+    allow_active: accept negative stiffness, damping, friction and inertia
+
+    Raises: ValueError for a value that is no law, for parameters out of range, and for laws that
+        exclude each other: two that fix one coordinate, two engagements on one coordinate.
+    """
+    checked, notes = [], []
+    fixed_by: dict[int, str] = {}
+    engaged = set()
+    for declared in (laws,) if isinstance(laws, Law) else laws:
+        if not isinstance(declared, Law):
+            hint = "give a record such as Limits(-1, 1)"
+            raise ValueError(f"{owner}: {declared!r} is not a law; {hint}")
+        kind, coordinate = type(declared).__name__, declared.coordinate
+        name = f"{owner}: {kind} on coordinate {coordinate}"
+        if not 0 <= coordinate < dof:
+            raise ValueError(f"{name}: the joint has {dof} coordinates, numbered from 0")
+        law = _standard_limits(name, declared, erp) if isinstance(declared, Limits) else declared
+        if law is None:
+            notes.append(f"{name}: left out, it has no bound")
+            continue
+        problem = law.check() or (None if allow_active else _energy_source(law))
+        if problem:
+            raise ValueError(f"{name}: {problem}")
+        if type(law) is not type(declared):
+            notes.append(f"{name}: its equal bounds {declared.lower} make a {type(law).__name__}")
+        if law.kind is Hard:
+            if coordinate in fixed_by:
+                raise ValueError(f"{name}: {fixed_by[coordinate]} holds it already; keep one")
+            fixed_by[coordinate] = f"a {kind}"
+        if law.engagement is not None:
+            if coordinate in engaged:
+                raise ValueError(
+                    f"{name}: an engagement acts on coordinate {coordinate} already; keep one"
+                )
+            engaged.add(coordinate)
+        checked.append(float_leaves(name, law))
+    _check_normals(owner, checked)
+    return tuple(checked), notes
+
+
+def _check_normals(owner: str, laws: list[Law]) -> None:
+    """Raise ValueError for a friction whose normal coordinate has no law that pushes along it."""
+    fixed = {law.coordinate for law in laws if law.kind is Hard}
+    pushed = {law.coordinate for law in laws} - fixed
+    for law in laws:
+        if law.normal is None:
+            continue
+        name = f"{owner}: {type(law).__name__} on coordinate {law.coordinate}"
+        if law.normal == law.coordinate or law.normal not in pushed:
+            raise ValueError(
+                f"{name}: its normal {law.normal} must be another coordinate of the joint, with "
+                "laws that push along it, such as Limits(lower=0.0)"
+            )
+
+
+def _standard_limits(name: str, limits: Limits, erp: float) -> Law | None:
+    """Limits in standard form, as the solver expects them; None for limits without any bound.
+
+    An absent bound is None, not infinite. Limits with a stiffness or a damping have both, others
+    have both erp and cfm. Equal bounds make a `SpringDamper` or a `Lock`.
+
+    name: of the law, for errors
+    erp: for hard limits that state none
+    """
+    for field in ("lower", "upper", "stiffness", "damping", "erp", "cfm", "max_correction"):
+        if getattr(limits, field) is not None:
+            read_numbers(name, field, getattr(limits, field), finite=False)
+    lower = None if limits.lower is None or limits.lower == -math.inf else limits.lower
+    upper = None if limits.upper is None or limits.upper == math.inf else limits.upper
+    for field, bound in (("lower", lower), ("upper", upper)):
+        if bound is not None and np.isinf(bound):
+            raise ValueError(f"{name}: {field} {bound} leaves no room; leave an absent side out")
+    max_correction = limits.max_correction
+    if max_correction is not None and not max_correction > 0:
+        raise ValueError(f"{name}: max_correction {max_correction} must be > 0, or None")
+    if max_correction is not None and np.isinf(max_correction):
+        max_correction = None
+    if lower is None and upper is None:
+        return None
+    limits = replace(limits, lower=lower, upper=upper, max_correction=max_correction)
+    problem = limits.check()
+    if problem:
+        raise ValueError(f"{name}: {problem}")
+    locked = lower is not None and upper is not None and lower == upper
+    if limits.stiffness is not None or limits.damping is not None:
+        stiffness, damping = limits.stiffness or 0.0, limits.damping or 0.0
+        if locked:
+            return SpringDamper(stiffness, damping, rest=lower, coordinate=limits.coordinate)
+        return replace(limits, stiffness=stiffness, damping=damping, max_correction=None)
+    erp = erp if limits.erp is None else limits.erp
+    cfm = 0.0 if limits.cfm is None else limits.cfm
+    if locked:
+        return Lock(lower, erp, cfm, coordinate=limits.coordinate)
+    return replace(limits, erp=erp, cfm=cfm)
+
+
+def _energy_source(law: Law) -> str | None:
+    """Which negative parameter makes a law feed energy into the system, as a sentence, or None."""
+    for field in PASSIVE:
+        value = getattr(law, field, None)
+        if value is not None and (np.asarray(value) < 0).any():
+            return (
+                f"{field} {value} must be >= 0, or it feeds energy in; if that is meant, give the "
+                "joint allow_active=True"
+            )
+    return None

@@ -1,0 +1,265 @@
+"""Reads numbers, poses and records that a user passes, and returns them in one standard form.
+
+Every function that takes `owner` names it in its errors: the element that the value belongs to,
+such as "joint 'elbow'". Values that JAX is tracing have no numbers yet: they are checked for their
+shape alone.
+"""
+
+import dataclasses
+import difflib
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ...algebra.pytree import replace
+from ...algebra.spatial import Pose, quat_from_matrix, quat_normalize
+
+
+def precision() -> np.dtype:
+    """The float type of all leaves of a system and its states: JAX's default float."""
+    return jnp.result_type(float)
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a tree holds arrays that JAX is tracing, inside `jit`, `grad` or `vmap`."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def near_matches(name: str, names: Iterable[str]) -> str:
+    """A hint for an unknown name: "did you mean …?", or the list of the known names."""
+    names = list(names)
+    close = difflib.get_close_matches(str(name), names, n=3)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    shown = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
+    return f"there are {shown}" if names else "there are none"
+
+
+def read_by_name(
+    field: str, values: Mapping[str, Any] | None, element: str, names: Any, read: Callable
+) -> dict[str, Any]:
+    """Values by the name of an element, each in the form that `read(owner, name, value)` returns.
+
+    field: what the values are, for errors; element: "joint" or "body"; names: the known names
+
+    Raises: ValueError for a name that is not known.
+    """
+    result = {}
+    for name, value in (values or {}).items():
+        if name not in names:
+            hint = near_matches(name, names)
+            raise ValueError(f"{field}: there is no {element} {name!r}; {hint}")
+        result[name] = read(f"{element} {name!r}", name, value)
+    return result
+
+
+def read_names(
+    owner: str, names: str | Iterable[str], known: Iterable[str], *, element: str, rule: str
+) -> tuple[str, ...]:
+    """The names of elements that `owner` acts on, as a tuple: each known, and none named twice.
+
+    element: "joint" or "body"; rule: the order in which elements are added, for errors
+    """
+    names = (names,) if isinstance(names, str) else tuple(names)
+    for i, name in enumerate(names):
+        if name not in known:
+            hint = near_matches(name, known)
+            raise ValueError(f"{owner}: {name!r} is no {element}; {hint} ({rule})")
+        if name in names[:i]:
+            raise ValueError(f"{owner}: {element} {name!r} is given twice; name each once")
+    return names
+
+
+def common_batch(owner: str, shapes: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """The batch axes of several arrays, each of which has all of them or none.
+
+    shapes: the batch axes of each array
+    """
+    batches = sorted({shape for shape in shapes if shape})
+    if len(batches) > 1:
+        raise ValueError(
+            f"{owner}: batch axes {batches[0]} and {batches[1]} differ; every value has all of "
+            "them at the end or none"
+        )
+    return batches[0] if batches else ()
+
+
+def read_numbers(
+    owner: str,
+    field: str,
+    value: Any,
+    shape: tuple[int, ...] = (),
+    *,
+    batched: bool = False,
+    finite: bool = True,
+) -> Any:
+    """Numbers of a required shape: a NumPy array of float64, or the traced array itself.
+
+    batched: batch axes may follow the required shape
+    finite: refuse infinities and NaN
+    """
+    try:
+        numbers = jnp.asarray(value) if is_traced(value) else np.asarray(value, float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{owner}: {field} {value!r} must be numbers of shape {shape}") from error
+    lead = numbers.shape[: len(shape)] if batched else numbers.shape
+    if lead != shape:
+        more = " (batch axes may follow)" if batched else ""
+        raise ValueError(f"{owner}: {field} has shape {numbers.shape}; it must be {shape}{more}")
+    if finite and not is_traced(value) and not np.isfinite(numbers).all():
+        raise ValueError(f"{owner}: {field} {value} must be finite")
+    return numbers
+
+
+def read_pose(owner: str, field: str, value: Any, *, batched: bool = False) -> Pose:
+    """A pose from one of the forms that users may write; the identity for None.
+
+    value: a `Pose`, a position (3,), (position, quaternion w first), or (position, 3x3 rotation
+        matrix)
+    batched: batch axes may follow the axes of the position and of the rotation
+    """
+    if isinstance(value, Pose):
+        value = (value.p, value.q)
+    if value is None:
+        position, rotation = np.zeros(3), None
+    elif isinstance(value, (tuple, list)) and len(value) == 2:
+        position, rotation = value
+    else:
+        position, rotation = value, None
+    position = read_numbers(owner, f"{field} position", position, (3,), batched=batched)
+    position = jnp.array(position, precision())
+    if rotation is None:
+        return Pose.translation(position)
+    if np.shape(rotation)[:2] == (3, 3):
+        quaternion = _read_matrix(owner, field, rotation, batched)
+    else:
+        quaternion = _read_quaternion(owner, field, rotation, batched)
+    axes = max(position.ndim, quaternion.ndim) - 1
+    ones = (1,) * axes
+    position = position.reshape(position.shape + ones[position.ndim - 1 :])
+    return Pose(position, quaternion.reshape(quaternion.shape + ones[quaternion.ndim - 1 :]))
+
+
+def read_coordinates(owner: str, field: str, value: Any, dof: int) -> Array:
+    """One number for each coordinate of a joint, shape (dof, *batch).
+
+    value: of that shape; for a joint of one coordinate also of shape (*batch)
+    """
+    try:
+        shape = np.shape(value)
+    except ValueError:
+        shape = ()
+    if dof == 1 and (not shape or shape[0] != 1):
+        value = value[None] if isinstance(value, jax.Array) else [value]
+    elif shape[:1] != (dof,):
+        hint = "it is rigid: leave it out" if dof == 0 else f"give {dof} numbers"
+        raise ValueError(f"{owner}: {field} {value} must have {dof} components; {hint}")
+    return jnp.array(read_numbers(owner, field, value, (dof,), batched=True), precision())
+
+
+def read_velocity(owner: str, velocity: Any, *, batched: bool = False) -> Array:
+    """Linear velocity of a body frame's origin, then angular velocity, shape (6, *batch).
+
+    batched: batch axes may follow the six components
+    """
+    return jnp.array(read_numbers(owner, "velocity", velocity, (6,), batched=batched), precision())
+
+
+def read_record(owner: str, record: Any) -> Any:
+    """A coupling, transmission or field whose leaves are finite float arrays.
+
+    Raises: ValueError for leaves that are no finite numbers, and for what the record's own `check`
+        refuses.
+    """
+    name = f"{owner}: {type(record).__name__}"
+    record = float_leaves(name, record)
+    problem = record.check()
+    if problem:
+        raise ValueError(f"{name} {problem}")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(record):
+        if not np.isfinite(leaf).all():
+            field = jax.tree_util.keystr(path).lstrip(".")
+            raise ValueError(f"{name} {field} {np.asarray(leaf)} must be finite")
+    return record
+
+
+def float_leaves(name: str, value: Any) -> Any:
+    """A record with a float array in place of each number and of each sequence of numbers.
+
+    Every array is a copy, so that the record shares no memory with what the user passed.
+
+    name: of the record, for errors
+
+    Raises: ValueError for a field that holds no numbers and is not marked with `static()`.
+    """
+    if value is None:
+        return None
+    if dataclasses.is_dataclass(value):
+        changed = {
+            field.name: float_leaves(f"{name}.{field.name}", getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if not field.metadata.get("static", False)
+        }
+        return replace(value, **changed)
+    if isinstance(value, dict):
+        return {key: float_leaves(f"{name}[{key!r}]", item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)) and not _all_numbers(value):
+        return type(value)(float_leaves(f"{name}[{i}]", x) for i, x in enumerate(value))
+    try:
+        return jnp.array(value, precision())
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} {value!r} must be numbers; mark a field that is not with `static()`"
+        ) from error
+
+
+def _all_numbers(value: Any) -> bool:
+    """Whether nested sequences hold plain numbers only, and at least one."""
+    if isinstance(value, (tuple, list)):
+        return len(value) > 0 and all(map(_all_numbers, value))
+    return isinstance(value, (int, float, np.number))
+
+
+def _read_quaternion(owner: str, field: str, quaternion: Any, batched: bool) -> Array:
+    numbers = read_numbers(owner, f"{field} quaternion", quaternion, (4,), batched=batched)
+    if not is_traced(quaternion):
+        length = np.linalg.norm(numbers, axis=0)
+        off = np.abs(length - 1).max()
+        if (length < 1e-9).any():
+            raise ValueError(f"{owner}: {field} quaternion {quaternion} must not be zero")
+        if off > 0.5:
+            raise ValueError(
+                f"{owner}: {field} quaternion {quaternion} must have length 1, w first; its "
+                f"length is off by {off:.3g}"
+            )
+        if off > 1e-3:
+            warnings.warn(
+                f"{owner}: {field} quaternion {quaternion} normalized, its length was off by "
+                f"{off:.3g}",
+                stacklevel=4,
+            )
+        numbers = numbers / length
+    return quat_normalize(jnp.array(numbers, precision()))
+
+
+def _read_matrix(owner: str, field: str, matrix: Any, batched: bool) -> Array:
+    numbers = read_numbers(owner, f"{field} rotation matrix", matrix, (3, 3), batched=batched)
+    if not is_traced(matrix):
+        R = np.moveaxis(numbers, (0, 1), (-2, -1))
+        off = np.abs(np.swapaxes(R, -1, -2) @ R - np.eye(3)).max()
+        if off > 1e-4:
+            raise ValueError(
+                f"{owner}: {field} rotation matrix {numbers.tolist()} must be orthonormal; RᵀR is "
+                f"off the identity by {off:.3g}"
+            )
+        if (np.linalg.det(R) < 0).any():
+            raise ValueError(
+                f"{owner}: {field} rotation matrix {numbers.tolist()} is a reflection, its "
+                "determinant is -1; flip one axis"
+            )
+    return quat_from_matrix(jnp.array(numbers, precision()))
