@@ -72,7 +72,10 @@ def test_surfaces_that_cannot_be_are_refused(surface, message):
     ("coupling", "message"),
     [
         (jj.Contact(BOX, GROUND), "joint 'a': Contact touches in 8 points; use .*SystemBuilder"),
-        (jj.Contact(jj.shapes.Sphere(-1.0), GROUND), "Contact shape_C: Sphere radius -1.0 must be > 0"),
+        (
+            jj.Contact(jj.shapes.Sphere(-1.0), GROUND),
+            "Contact shape_C: Sphere radius -1.0 must be > 0",
+        ),
         (jj.Contact(BALL, BOX), "Contact there is no gap function for Sphere and Box"),
         (jj.ContactPoint(normal=(0.0, 0.0, 0.0)), "ContactPoint normal .* has length 0"),
         (jj.ContactPoint(point_C=(0.0, 0.0)), r"point_C has shape \(2,\); a point has 3"),

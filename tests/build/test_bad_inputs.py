@@ -1,7 +1,6 @@
 """What a user may get wrong: each input is refused or noted, naming the element and the value."""
 
 import math
-import re
 
 import jax.numpy as jnp
 import numpy as np
