@@ -101,6 +101,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_scenes_of_artisynth_one_step_ahead": (),
         "test_tolerance_ends_chattering": (),
         "test_oscillation_between_two_limits": (),
+        "test_derivatives_are_those_of_what_is_engaged": (),
     },
     "laws/test_fields.py": {
         "test_derivatives_by_parameters_and_by_the_motion": ("drag",),
@@ -190,6 +191,10 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_spring_takes_a_block_off_a_stop": (),
         "test_tiles_of_rattle_are_its_environments": (),
         "test_gradient_of_rattle_through_a_loop": (),
+    },
+    "schemes/test_switches.py": {
+        "test_what_is_on_and_not_locked_is_as_what_cannot_be_switched": (),
+        "test_a_joint_that_is_off_exerts_no_force_and_is_not_closed": ("float64",),
     },
     "simulate/test_guard.py": {
         "test_gradients_are_those_of_the_sound_environments": (),
