@@ -11,6 +11,7 @@ import gc
 import jax
 import pytest
 
+from support import slow
 from support.quick import compile_once, compile_quickly
 
 jax.config.update("jax_enable_x64", True)
@@ -21,6 +22,22 @@ compile_once(os.environ)
 # Tracing makes many objects that stay: looking for garbage after every 700 of them takes a fifth
 # of its time.
 gc.set_threshold(20_000)
+
+NOT_THERE = pytest.StashKey[list[str]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    # Part of a file says nothing of what is not there.
+    whole = not any("::" in argument for argument in config.args)
+    not_there = slow.mark(items, "tests")
+    config.stash[NOT_THERE] = not_there if whole else []
+
+
+@pytest.fixture
+def slow_but_not_there(pytestconfig):
+    """What `support.slow` names although no collected file has it."""
+    return pytestconfig.stash[NOT_THERE]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -36,30 +36,30 @@ def first_law(world):
 
 
 @pytest.mark.parametrize("mass", [-1.0, 0.0])
-def test_row_01_mass_must_be_positive(mass):
+def test_mass_must_be_positive(mass):
     with refused("'arm'", f"mass {mass}", "> 0", "prescribed=True"):
         world_with_arm(mass=mass)
 
 
-def test_row_01_missing_mass_is_refused():
+def test_missing_mass_is_refused():
     with refused("'arm'", "mass is missing"):
         world_with_arm(mass=None)
 
 
 @pytest.mark.parametrize("mass", [NAN, INF])
-def test_row_02_mass_must_be_finite(mass):
+def test_mass_must_be_finite(mass):
     with refused("'arm'", f"mass {mass}", "finite"):
         world_with_arm(mass=mass)
 
 
-def test_row_03_mass_ratio_across_a_joint_warns():
+def test_mass_ratio_across_a_joint_warns():
     world = world_with_arm()
     world.body("dust", mass=1e-7, inertia=(1e-9, 1e-9, 1e-9))
     with warned("'elbow'", "'arm'", "'dust'", "1e-07"):
         world.joint("elbow", Hinge(), child="dust", parent="arm")
 
 
-def test_row_04_inertia_must_be_symmetric():
+def test_inertia_must_be_symmetric():
     inertia = np.diag([0.1, 0.1, 0.1])
     inertia[0, 1] = 1e-3
     with refused("'arm'", "inertia", "symmetric", "0.001", "symmetrize=True"):
@@ -69,12 +69,12 @@ def test_row_04_inertia_must_be_symmetric():
     np.testing.assert_allclose(system.inertia[1, 0, 0], 5e-4, rtol=1e-6)
 
 
-def test_row_05_inertia_must_be_positive_definite():
+def test_inertia_must_be_positive_definite():
     with refused("'arm'", "positive definite", "-0.123456789012345", "0.2"):
         world_with_arm(inertia=(-0.123456789012345, 0.1, 0.2))
 
 
-def test_row_06_principal_moments_obey_the_triangle_inequality():
+def test_principal_moments_obey_the_triangle_inequality():
     with refused("'arm'", "0.100000000000001", "0.5", "balance_inertia=True"):
         world_with_arm(inertia=(0.100000000000001, 0.2, 0.5))
     with warned("'arm'", "0.5", "raised"):
@@ -84,7 +84,7 @@ def test_row_06_principal_moments_obey_the_triangle_inequality():
     world_with_arm(inertia=(0.1, 0.2, 0.3))  # a plate: exactly on the bound
 
 
-def test_row_07_inertia_about_the_wrong_point_says_which_was_tested():
+def test_inertia_about_the_wrong_point_says_which_was_tested():
     with refused("'arm'", "about the centre of mass", "from the origin", "-0.9"):
         world_with_arm(com=(1.0, 0.0, 0.0), inertia_at="origin")
     world = world_with_arm(com=(0.0, 0.0, 0.5), inertia=(0.35, 0.35, 0.1), inertia_at="origin")
@@ -92,36 +92,36 @@ def test_row_07_inertia_about_the_wrong_point_says_which_was_tested():
     np.testing.assert_allclose(jnp.diag(system.inertia[..., 0]), [0.1, 0.1, 0.1], rtol=1e-6)
 
 
-def test_row_07_unknown_point_is_refused():
+def test_unknown_point_is_refused():
     with refused("'arm'", "inertia_at", "'center'"):
         world_with_arm(inertia_at="center")
 
 
 @pytest.mark.parametrize("com", [(NAN, 0.0, 0.0), (0.0, INF, 0.0)])
-def test_row_08_com_must_be_finite(com):
+def test_com_must_be_finite(com):
     with refused("'arm'", "com", str(max(com)) if INF in com else "nan"):
         world_with_arm(com=com)
 
 
 @pytest.mark.parametrize("inertia", [(0.0, 0.0, 0.0), (0.1, 0.1, 0.0), np.zeros((3, 3))])
-def test_row_09_zero_inertia_is_refused(inertia):
+def test_zero_inertia_is_refused(inertia):
     with refused("'arm'", "inertia", "0.0", "every axis"):
         world_with_arm(inertia=inertia)
 
 
-def test_row_09_missing_inertia_is_refused():
+def test_missing_inertia_is_refused():
     with refused("'arm'", "inertia is missing"):
         world_with_arm(inertia=None)
 
 
-def test_row_10_zero_quaternion_is_refused():
+def test_zero_quaternion_is_refused():
     with refused("'arm'", "pose", "(0, 0, 0, 0)", "zero"):
         world_with_arm(pose=((0, 0, 0), (0, 0, 0, 0)))
     with refused("'elbow'", "frame_C", "zero"):
         hinge_on_arm(frame_C=((0, 0, 0), (0, 0, 0, 0)))
 
 
-def test_row_11_quaternion_off_unit_is_normalized_with_a_warning_or_refused():
+def test_quaternion_off_unit_is_normalized_with_a_warning_or_refused():
     with warned("'arm'", "pose", "1.1", "normalized"):
         world = world_with_arm(pose=((0, 0, 0), (1.1, 0, 0, 0)))
     np.testing.assert_allclose(world.build()[1].quaternion[:, 0], [1, 0, 0, 0])
@@ -133,70 +133,70 @@ def test_row_11_quaternion_off_unit_is_normalized_with_a_warning_or_refused():
     ("matrix", "rule"),
     [(np.diag([1.0, 1.0, 1.25]), "orthonormal"), (np.diag([1.0, 1.0, -1.0]), "reflection")],
 )
-def test_row_13_rotation_matrix_must_be_a_rotation(matrix, rule):
+def test_rotation_matrix_must_be_a_rotation(matrix, rule):
     with refused("'arm'", "pose", str(matrix[2, 2]), rule):
         world_with_arm(pose=((0, 0, 0), matrix))
     with refused("'elbow'", "frame_D", rule):
         hinge_on_arm(frame_D=((0, 0, 0), matrix))
 
 
-def test_row_14_axis_of_zero_length_is_refused():
+def test_axis_of_zero_length_is_refused():
     with refused("'elbow'", "axis", "[0.0, 0.0, 0.0]", "length 0"):
         hinge_on_arm(Hinge(axis=(0, 0, 0)))
 
 
-def test_row_15_axis_must_be_finite():
+def test_axis_must_be_finite():
     with refused("'elbow'", "axis", "nan", "finite"):
         hinge_on_arm(Slider(axis=(0.0, NAN, 1.0)))
 
 
-def test_row_16_axis_not_unit_is_normalized_with_a_note():
+def test_axis_not_unit_is_normalized_with_a_note():
     world = hinge_on_arm(Hinge(axis=(0, 0, 2)))
     assert "joint 'elbow': axis normalized from length 2" in notes(world)
     np.testing.assert_allclose(world.build()[0].joint("elbow").coupling.axis, [0, 0, 1])
 
 
-def test_row_17_universal_with_parallel_axes_is_refused():
+def test_universal_with_parallel_axes_is_refused():
     with refused("'elbow'", "axis_D", "0 degrees", "parallel"):
         hinge_on_arm(Universal(axis_D=(1, 0, 0), axis_C=(-2, 0, 0)))
 
 
 @pytest.mark.parametrize(("pitch", "use"), [(0.0, "use Hinge"), (INF, "use Slider")])
-def test_row_18_screw_pitch_must_be_neither_zero_nor_infinite(pitch, use):
+def test_screw_pitch_must_be_neither_zero_nor_infinite(pitch, use):
     with refused("'elbow'", "pitch", use):
         hinge_on_arm(Helical(pitch=pitch))
 
 
-def test_row_19_lower_limit_above_upper_is_refused():
+def test_lower_limit_above_upper_is_refused():
     with refused("'elbow'", "Limits", "lower 1.0", "upper -1.0"):
         hinge_on_arm(laws=[Limits(1.0, -1.0)])
 
 
-def test_row_20_equal_limits_are_a_lock():
+def test_equal_limits_are_a_lock():
     world = hinge_on_arm(laws=[Limits(0.25, 0.25)], q=0.25)
     assert isinstance(first_law(world), Lock)
     assert first_law(world).value == 0.25
     assert any("'elbow'" in note and "Lock" in note for note in notes(world))
 
 
-def test_row_20_equal_soft_limits_are_a_spring():
+def test_equal_soft_limits_are_a_spring():
     law = first_law(hinge_on_arm(laws=[Limits(0.25, 0.25, stiffness=8.0)], q=0.25))
     assert isinstance(law, SpringDamper)
     assert (law.stiffness, law.damping, law.rest) == (8.0, 0.0, 0.25)
 
 
-def test_row_20_two_locks_of_one_coordinate_are_refused():
+def test_two_locks_of_one_coordinate_are_refused():
     with refused("'elbow'", "coordinate 0", "Lock"):
         hinge_on_arm(laws=[Lock(0.0), Limits(0.1, 0.1)])
 
 
 @pytest.mark.parametrize("bounds", [(NAN, 1.0), (0.0, NAN), (NAN, None)])
-def test_row_21_limits_must_not_be_nan(bounds):
+def test_limits_must_not_be_nan(bounds):
     with refused("'elbow'", "Limits", "nan", "None"):
         hinge_on_arm(laws=[Limits(*bounds)])
 
 
-def test_row_21_infinite_bounds_are_absent_sides():
+def test_infinite_bounds_are_absent_sides():
     law = first_law(hinge_on_arm(laws=[Limits(-INF, 1.0)]))
     assert law.lower is None and law.upper == 1.0
     assert hinge_on_arm(laws=[Limits(-INF, INF)]).build()[0].groups[0].laws == ()
@@ -204,19 +204,19 @@ def test_row_21_infinite_bounds_are_absent_sides():
         hinge_on_arm(laws=[Limits(INF, None)])
 
 
-def test_row_22_start_outside_limits_warns():
+def test_start_outside_limits_warns():
     world = hinge_on_arm(laws=[Limits(-0.5, 0.5)], q=0.75)
     with warned("'elbow'", "0.75", "upper 0.5", "0.25"):
         world.build()
 
 
-def test_row_22_start_off_a_lock_warns():
+def test_start_off_a_lock_warns():
     world = hinge_on_arm(laws=[Lock(0.5)])
     with warned("'elbow'", "value 0.5", "starts at 0"):
         world.build()
 
 
-def test_row_23_limits_beyond_a_turn_are_accepted_for_an_angle_that_winds():
+def test_limits_beyond_a_turn_are_accepted_for_an_angle_that_winds():
     world = hinge_on_arm(laws=[Limits(-7.0, 7.0)], q=6.5)
     assert any("'elbow'" in note and "14 rad" in note for note in notes(world))
     _, state = world.build()
@@ -226,7 +226,7 @@ def test_row_23_limits_beyond_a_turn_are_accepted_for_an_angle_that_winds():
 
 
 @pytest.mark.parametrize(("coupling", "coordinate"), [(Ball(), 1), (Free(), 3)])
-def test_row_23_limits_beyond_a_turn_are_refused_for_an_angle_that_ends(coupling, coordinate):
+def test_limits_beyond_a_turn_are_refused_for_an_angle_that_ends(coupling, coordinate):
     with refused("'elbow'", "-7 to 7", f"coordinate {coordinate}", "whole turn", "Gimbal"):
         hinge_on_arm(coupling, laws=[Limits(-7.0, 7.0, coordinate=coordinate)])
     assert notes(hinge_on_arm(Gimbal(), laws=[Limits(-7.0, 7.0, coordinate=1)]))
@@ -253,7 +253,7 @@ def test_bad_numbers_of_laws_are_refused(law, complaint):
 
 
 @pytest.mark.parametrize(("field", "value"), [("erp", 1.5), ("erp", -0.1), ("cfm", -1.0)])
-def test_row_24_softness_must_be_in_range(field, value):
+def test_softness_must_be_in_range(field, value):
     for options in (
         {"softness": Softness(**{field: value})},
         {"laws": [Limits(-1, 1, **{field: value})]},
@@ -265,7 +265,7 @@ def test_row_24_softness_must_be_in_range(field, value):
 
 
 @pytest.mark.parametrize("field", ["erp", "cfm"])
-def test_row_24_softness_must_not_be_nan(field):
+def test_softness_must_not_be_nan(field):
     for options in (
         {"softness": Softness(**{field: NAN})},
         {"laws": [Limits(-1, 1, **{field: NAN})]},
@@ -274,7 +274,7 @@ def test_row_24_softness_must_not_be_nan(field):
             hinge_on_arm(**options)
 
 
-def test_row_24_softness_has_one_number_or_one_per_row():
+def test_softness_has_one_number_or_one_per_row():
     with refused("'elbow'", "erp", "(2,)", "(5,)"):
         hinge_on_arm(softness=Softness(erp=(0.1, 0.2)))
     group = hinge_on_arm(softness=Softness(erp=0.1 * np.arange(5), cfm=1e-6)).build()[0].groups[0]
@@ -295,14 +295,14 @@ def test_row_24_softness_has_one_number_or_one_per_row():
     ],
     ids=lambda x: type(x).__name__ if isinstance(x, Law) else x,
 )
-def test_row_25_negative_resistance_needs_allow_active(law, field):
+def test_negative_resistance_needs_allow_active(law, field):
     with refused("'elbow'", f"{field} -0.5", "allow_active=True"):
         hinge_on_arm(laws=[law])
     hinge_on_arm(laws=[law], allow_active=True)
 
 
 @pytest.mark.parametrize("dt", [0.0, -1e-3, NAN, INF, 1.5])
-def test_row_26_time_step_must_be_in_range(dt):
+def test_time_step_must_be_in_range(dt):
     with refused("dt", str(dt)):
         check_time_step(dt)
     check_time_step(1.0)
@@ -310,12 +310,12 @@ def test_row_26_time_step_must_be_in_range(dt):
 
 
 @pytest.mark.parametrize("gravity", [(0.0, 0.0, NAN), (0.0, -9.81), -9.81])
-def test_row_27_gravity_must_be_three_finite_numbers(gravity):
+def test_gravity_must_be_three_finite_numbers(gravity):
     with refused("gravity"):
         SystemBuilder(gravity=gravity)
 
 
-def test_row_28_duplicate_names_are_refused_with_both_definitions():
+def test_duplicate_names_are_refused_with_both_definitions():
     world = world_with_arm()
     with refused("'arm'", "body 0 (mass 1", "body 1 (mass 3"):
         world.body("arm", **SOLID | {"mass": 3.0})
@@ -326,7 +326,7 @@ def test_row_28_duplicate_names_are_refused_with_both_definitions():
         world.body(WORLD, **SOLID)
 
 
-def test_row_29_missing_body_is_refused_with_near_matches():
+def test_missing_body_is_refused_with_near_matches():
     world = world_with_arm()
     with refused("'elbow'", "'amr'", "'arm'"):
         world.joint("elbow", Hinge(), child="amr")
@@ -334,12 +334,12 @@ def test_row_29_missing_body_is_refused_with_near_matches():
         world.joint("elbow", Hinge(), child="arm", parent="base")
 
 
-def test_row_30_joint_from_a_body_to_itself_is_refused():
+def test_joint_from_a_body_to_itself_is_refused():
     with refused("'elbow'", "'arm'"):
         hinge_on_arm(parent="arm")
 
 
-def test_row_31_joint_between_immovable_bodies_is_refused():
+def test_joint_between_immovable_bodies_is_refused():
     world = SystemBuilder()
     world.body("lift", prescribed=True)
     world.body("base", prescribed=True)
@@ -349,12 +349,12 @@ def test_row_31_joint_between_immovable_bodies_is_refused():
         world.joint("elbow", Hinge(), child="lift", parent="base")
 
 
-def test_row_31_world_as_child_is_refused():
+def test_world_as_child_is_refused():
     with refused("'elbow'", "child is the world", "'arm'"):
         world_with_arm().joint("elbow", Hinge(), child=WORLD, parent="arm")
 
 
-def test_row_32_a_system_needs_a_body_but_not_a_joint():
+def test_a_system_needs_a_body_but_not_a_joint():
     with refused("no bodies"):
         SystemBuilder().build()
     system, state = world_with_arm().build()

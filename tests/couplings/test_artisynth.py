@@ -18,7 +18,7 @@ from jaxjoints.algebra.spatial import (
     retract,
     tangent_of,
 )
-from jaxjoints.couplings.coupling import Coupling, CouplingRows
+from jaxjoints.couplings.coupling import Coupling
 from jaxjoints.couplings.ellipsoid import Ellipsoid, Ellipsoid3
 from jaxjoints.couplings.function_driven import FunctionDriven
 from jaxjoints.couplings.functions import Constant, Polynomial
@@ -44,11 +44,12 @@ RECORDS = load("artisynth_couplings")
 NAMES = list(RECORDS)
 COORDINATED = [name for name, record in RECORDS.items() if record["coordinates"]]
 MIXED = ("EllipsoidCoupling", "EllipsoidCoupling3d", "OpenSimCustomCoupling")
-NAMED = [name for name, record in RECORDS.items() if record["coupling"] not in MIXED]
-SPANNED = [name for name in NAMES if name not in NAMED]
+SPANNED = [name for name, record in RECORDS.items() if record["coupling"] in MIXED]
 TILTED = "ball tilt"
 EQUAL, UNEQUAL = "ball rotation 0.5,0.5,0.5", "ball rotation 0.3,0.5,0.7"
 PLANES_ABOVE = [name for name in NAMES if "one-sided" in name]
+# Planes from one side have no rows but that one: see `ONE_SIDED`.
+NAMED = [name for name in NAMES if name not in (*SPANNED, *PLANES_ABOVE)]
 ONE_SIDED = [TILTED, EQUAL, UNEQUAL, *PLANES_ABOVE]
 
 
@@ -206,6 +207,11 @@ def placed(T_CD, moved, T_moving, velocity):
 
 
 @jax.jit
+def matrix_of_each(T):
+    return matrix_of(T)
+
+
+@jax.jit
 def compared(T, T_GD, T_displaced):
     return matrix_of(T), matrix_of(T_GD), error_twist(T_GD.inverse() @ T_displaced)
 
@@ -238,17 +244,6 @@ def one_newton_step(chart, T, near):
 @each
 def rows_and_rates(coupling, T, tangent, near):
     return jax.jvp(lambda T: coupling.rows(T, near, jnp.zeros(())), (T,), (tangent,))
-
-
-@each
-def rows_along(chart, q, speeds):
-    """As `rows_and_rates`, on the surface."""
-
-    def rows(q):
-        none = jnp.zeros(6 - chart.dof)
-        return CouplingRows(chart.rows_at(q), none, q, none)
-
-    return jax.jvp(rows, (q,), (speeds,))
 
 
 def free_of_bilateral_rows(W, k):
@@ -311,6 +306,17 @@ class Case:
         factors = np.ones(self.bilateral) if self.peer.rows is None else np.array(self.peer.rows)
         return factors[:, None] * columns(self.record["distances"])[: self.bilateral]
 
+    @property
+    def rows_in_all(self):
+        """Number of rows recorded with a wrench, those of limits and one-sided ones too."""
+        return np.any(columns(self.record["wrenches"]), axis=(1, 2)).sum()
+
+    @property
+    def displaced_origin(self):
+        """Origin of C in D after the displacement of the recorded pose, (3, n)."""
+        T, moved = poses(self.record["T_CD"]), columns(self.record["moved"])
+        return T[:, 3] + np.einsum("ijn,jn->in", T[:, :3], moved[:3])
+
     def one_sided(self, key):
         """Recorded numbers of the row beside bilateral rows and coordinates."""
         return columns(self.record[key])[-1]
@@ -340,17 +346,17 @@ def found(name):
     if name not in COORDINATED:
         q = coordinates_of(coupling, moving, near)
     if isinstance(coupling, FunctionDriven):
-        # ArtiSynth takes one Newton step only.
+        # ArtiSynth takes one Newton step only, and reads its rows where that leads.
         T_GD, q_moved = one_newton_step(coupling, T, near)
-        at = np.concatenate([q_moved, q], axis=-1)
-        speeds = np.concatenate([0 * q, case.coordinates("speeds")], axis=-1)
-        rows, rates = rows_along(coupling, at, speeds)
+        rows_at, near = pose_from(poses(record["T_GD"])), case.coordinates("q_moved")
     else:
         T_GD, q_moved = project(coupling, T, near)
-        # The rows at both poses in one call: at the first, nothing moves.
-        poses_and_tangents = (T, jax.tree.map(np.zeros_like, tangent), near), (moving, tangent, q)
-        joined = jax.tree.map(lambda *x: np.concatenate(x, axis=-1), *poses_and_tangents)
-        rows, rates = rows_and_rates(coupling, *joined)
+        rows_at = T
+    # The rows at both poses in one call: at the first, nothing moves.
+    still = jax.tree.map(np.zeros_like, tangent)
+    poses_and_tangents = (rows_at, still, near), (moving, tangent, q)
+    joined = jax.tree.map(lambda *x: np.concatenate(x, axis=-1), *poses_and_tangents)
+    rows, rates = rows_and_rates(coupling, *joined)
     T_q, T_GD, error = compared(place(coupling, q), T_GD, T)
     W, W_rate = (np.broadcast_to(x.W, (6, 6, 2 * count)) for x in (rows, rates))
     return Study(
@@ -395,7 +401,7 @@ def test_projections_and_errors_agree(name):
     if name == "fixed axis":
         # ArtiSynth forgets the origin, and so has all of it in the error; ours follows C.
         assert_close(T_GD[:, 3], np.zeros_like(error[:3]), SAME)
-        T_GD[:, 3], error[:3] = found(name).q[:3], 0.0
+        T_GD[:, 3], error[:3] = Case(name).displaced_origin, 0.0
     assert_close(ours.T_GD, T_GD, SAME)
     assert_close(ours.error, error, SAME)
 
@@ -405,7 +411,7 @@ def test_coordinates_agree(name):
     ours, expected = found(name), Case(name).coordinates("q_moved")
     if name == "fixed axis":
         assert_close(expected[:3], np.zeros_like(expected[:3]), SAME)
-        expected[:3] = ours.T_GD[:, 3]
+        expected[:3] = Case(name).displaced_origin
     assert_close(ours.q, expected, SAME)
 
 
@@ -424,8 +430,7 @@ def test_every_row_and_distance_agrees(name):
     assert_close(ours.W[: case.bilateral], G, SAME)
     if len(N):
         assert_close(ours.W[6 - len(N) :], N, SAME)
-    if name not in PLANES_ABOVE:
-        assert_close(ours.distance, case.distances, SAME)
+    assert_close(ours.distance, case.distances, SAME)
 
 
 @pytest.mark.parametrize("name", SPANNED)
@@ -443,7 +448,7 @@ def test_mixed_rows_span_the_same(name):
     assert_close(np.moveaxis(free, 0, -1), N, SAME)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMED, *SPANNED])
 def test_rates_of_rows_agree(name):
     case, ours = Case(name), found(name)
     G, N = case.rows("wrench_rates")
@@ -456,6 +461,44 @@ def test_rates_of_rows_agree(name):
     assert_close(ours.W_rate[: case.bilateral], G, DIFFERENCED)
     if len(N):
         assert_close(ours.W_rate[6 - len(N) :], N, DIFFERENCED)
+
+
+def test_every_recorded_row_is_compared():
+    for case in map(Case, NAMES):
+        G, N = case.rows("wrenches")
+        assert len(G) + len(N) + (case.name in ONE_SIDED) == case.rows_in_all > 0, case.name
+    assert sorted([*NAMED, *SPANNED, *PLANES_ABOVE]) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("function driven")])
+def test_function_driven_joints_are_projected_to_the_end(name):
+    """On the surface a pose stays there; off it, ArtiSynth's steps go on to where ours end."""
+    case = Case(name)
+    record, coupling = case.record, case.coupling
+    near, q = case.coordinates("near"), case.coordinates("q")
+    T_CD = poses(record["T_CD"])
+    T, _, _ = placed(T_CD, columns(record["moved"]), T_CD, columns(record["velocity"]))
+    there, found_there = project(coupling, pose_from(T_CD), near)
+    assert_close(found_there, q, SAME)
+    assert_close(matrix_of_each(there), T_CD, SAME)
+    first = case.coordinates("q_moved")
+    _, N = case.rows("wrenches")
+    second = first + np.einsum("ijn,jn->in", N, columns(record["error"]))
+    T_GD, ended = project(coupling, T, near)
+    # Off the surface each step is some percent of the one before, and so is all that follows.
+    last, left = (np.linalg.norm(x, axis=0) for x in (second - first, ended - second))
+    assert (left < 0.05 * last.max()).all() and left.max() > 0
+    assert_close(matrix_of_each(T_GD), matrix_of_each(place(coupling, ended)), SAME_POSE)
+    # At the end what is left of the error does not read on any coordinate.
+    h, error = 1e-4, compared(T_GD, T_GD, T)[2]
+    for j in range(coupling.dof):
+        step = h * np.eye(coupling.dof)[:, j : j + 1]
+        ahead, behind = (
+            compared(T, T_GD, place(coupling, ended + sign * step))[2] for sign in (1, -1)
+        )
+        along = np.sum((ahead - behind) / (2 * h) * error, axis=0)
+        assert_close(along, np.zeros_like(along), 1e-9)
+    assert np.abs(error).max() > 0.01
 
 
 @pytest.mark.parametrize("name", ONE_SIDED)

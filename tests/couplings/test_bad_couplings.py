@@ -57,12 +57,12 @@ def curved(**options):
         (curved(translation_axes=(1.0, 0.0, 0.0)), ("translation_axes", "(3,)")),
     ],
 )
-def test_row_14_axes_of_surfaces_and_functions_must_point_somewhere(coupling, words):
+def test_axes_of_surfaces_and_functions_must_point_somewhere(coupling, words):
     with refused("'elbow'", *words):
         hinge_on_arm(coupling)
 
 
-def test_row_17_skewed_universal_with_parallel_axes_is_refused():
+def test_skewed_universal_with_parallel_axes_is_refused():
     straight = Universal(axis_D=(0, 0, 1), axis_C=(0.0, math.cos(math.pi / 2), 1.0))
     with refused("'elbow'", "axis_C", "0 degrees", "parallel"):
         hinge_on_arm(straight)
@@ -165,7 +165,7 @@ def all_finite(tree):
 
 
 @pytest.mark.parametrize("order", LOCKED)
-def test_row_37_locked_gimbals_have_finite_coordinates_and_gradients(order):
+def test_locked_gimbals_have_finite_coordinates_and_gradients(order):
     gimbal, q = Gimbal(order), jnp.array(LOCKED[order])[:, None] + jnp.zeros((3, 3))
     q = q.at[1].add(DISTANCES)
     found = with_slopes(gimbal, q)
@@ -178,7 +178,7 @@ def test_row_37_locked_gimbals_have_finite_coordinates_and_gradients(order):
     np.testing.assert_allclose(angles[:, ::2], q[:, ::2], rtol=0, atol=1e-9)
 
 
-def test_row_37_rotation_limits_are_finite_at_no_turn_and_half_a_turn():
+def test_rotation_limits_are_finite_at_no_turn_and_half_a_turn():
     q = jnp.array([0.0, 0.3, 0.4])[:, None] + jnp.zeros((3, 6))
     q = q.at[0].add(jnp.concatenate([DISTANCES, math.pi + DISTANCES]))
     found = with_slopes(BallRotation(), q)
@@ -190,7 +190,7 @@ DIRECTION = np.array([0.6, 0.0, -0.8])
 
 
 @pytest.mark.parametrize("turn", [0.0, 2 * math.pi])
-def test_row_38_rotation_vectors_have_the_right_slopes_at_no_turn_and_at_a_whole_one(turn):
+def test_rotation_vectors_have_the_right_slopes_at_no_turn_and_at_a_whole_one(turn):
     for distance in DISTANCES:
         angle = turn + distance
         slope = jax.jacfwd(quat_from_rotation_vector)(angle * jnp.asarray(DIRECTION))
@@ -205,13 +205,13 @@ def test_row_38_rotation_vectors_have_the_right_slopes_at_no_turn_and_at_a_whole
     np.testing.assert_allclose(found[0][0], q, rtol=0, atol=1e-9)
 
 
-def test_row_38_lengths_have_slope_0_at_0_and_1_beside_it():
+def test_lengths_have_slope_0_at_0_and_1_beside_it():
     for distance in DISTANCES:
         slope = jax.grad(norm)(distance * jnp.asarray(DIRECTION))
         np.testing.assert_allclose(slope, DIRECTION if distance else 0 * DIRECTION, atol=1e-15)
 
 
-def test_row_39_poses_of_wrong_type_or_shape_are_refused():
+def test_poses_of_wrong_type_or_shape_are_refused():
     class Bare(Slide):
         def pose(self, q):
             return q
@@ -275,7 +275,7 @@ def test_the_coordinates_of_a_contact_have_no_pose():
         Contact(Point(), HalfSpace()).pose(jnp.zeros(6))
 
 
-def test_row_39_residuals_of_wrong_length_are_refused():
+def test_residuals_of_wrong_length_are_refused():
     @struct
     class Sphere(Residual):
         dof: ClassVar[int] = 4
@@ -287,7 +287,7 @@ def test_row_39_residuals_of_wrong_length_are_refused():
         hinge_on_arm(Sphere())
 
 
-def test_row_39_coordinates_that_do_not_exist_are_refused():
+def test_coordinates_that_do_not_exist_are_refused():
     class Eager(Slide):
         def pose(self, q):
             first, second = q
@@ -299,7 +299,7 @@ def test_row_39_coordinates_that_do_not_exist_are_refused():
         hinge_on_arm(curved(rotations=(Linear([1.0], coordinates=(1,)), Constant(), Constant())))
 
 
-def test_row_40_derivatives_that_are_not_finite_at_rest_are_named():
+def test_derivatives_that_are_not_finite_at_rest_are_named():
     class Cusp(Slide):
         def pose(self, q):
             return Pose.along_x(jnp.sqrt(jnp.abs(q[0])))
@@ -308,7 +308,7 @@ def test_row_40_derivatives_that_are_not_finite_at_rest_are_named():
         hinge_on_arm(struct(Cusp)())
 
 
-def test_row_41_rank_deficiency_at_rest_warns_with_the_rank():
+def test_rank_deficiency_at_rest_warns_with_the_rank():
     class Twice(Slide):
         dof: ClassVar[int] = 2
 
@@ -329,7 +329,7 @@ def test_row_41_rank_deficiency_at_rest_warns_with_the_rank():
         hinge_on_arm(Squared())
 
 
-def test_row_41_strict_builders_refuse_what_others_warn_of():
+def test_strict_builders_refuse_what_others_warn_of():
     class Twice(Slide):
         dof: ClassVar[int] = 2
 
@@ -342,7 +342,7 @@ def test_row_41_strict_builders_refuse_what_others_warn_of():
         world.joint("elbow", struct(Twice)(), child="arm")
 
 
-def test_row_43_arrays_from_outside_of_a_coupling_are_named():
+def test_arrays_from_outside_of_a_coupling_are_named():
     pitch, numbers = jnp.array(0.3), np.array([0.0, 0.6, 0.8])
 
     @struct
@@ -376,7 +376,7 @@ def test_row_43_arrays_from_outside_of_a_coupling_are_named():
         world.joint("elbow", Captures(), child="arm")
 
 
-def test_row_42_python_on_traced_numbers_is_explained():
+def test_python_on_traced_numbers_is_explained():
     class Branching(Slide):
         def pose(self, q):
             return super().pose(q) if q[0] > 0 else Pose.identity()
@@ -403,12 +403,12 @@ def test_row_42_python_on_traced_numbers_is_explained():
         (Sum((Spline([1.0, 0.0], [0.0, 1.0]),)), ("terms[0] Spline", "knots must ascend")),
     ],
 )
-def test_row_44_functions_are_checked(function, words):
+def test_functions_are_checked(function, words):
     with refused("'elbow'", "FunctionDriven", "translations[1]", *words):
         hinge_on_arm(curved(translations=(Constant(), function, Constant())))
 
 
-def test_row_44_beyond_its_knots_a_spline_goes_on_straight():
+def test_beyond_its_knots_a_spline_goes_on_straight():
     spline = Spline(jnp.array([0.0, 1.0, 2.0]), jnp.array([0.0, 1.0, 0.0]))
     value = jax.vmap(spline.value)
     slope = jax.vmap(jax.grad(lambda q: spline.value(q)))

@@ -2,9 +2,11 @@
 
 import importlib
 import sys
+import warnings
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.test_util import check_grads
@@ -14,6 +16,7 @@ from jaxjoints import (
     ContactLimits,
     Engagement,
     Limits,
+    Lock,
     Rattle,
     SemiImplicitEuler,
     Slider,
@@ -28,34 +31,101 @@ from support.mechanisms import X, compiled
 
 SAME_POSE, SAME_MULTIPLIER = 1e-9, 1e-6
 SAME_TWIST = 1e-9
+# What a lock leaves of a speed of 0.5 m/s, a rounding of the mass in each step.
+HELD = 1e-11
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SEQUENCES = oracle.load("artisynth_engagement")
 
 
+OUT_OF_REACH = 1e3  # a bound where ArtiSynth has none
+
+
+def bounds(row):
+    """Lower and upper bound of a limit, infinite where it has none."""
+    lower, upper = row["lower"], row["upper"]
+    return -np.inf if lower is None else lower, np.inf if upper is None else upper
+
+
+def engaged_at_start(q, lower, upper):
+    """E n with which the library starts at coordinates q, one environment for each."""
+    system, _ = on_rail(Limits(-1.0, 1.0, engagement=Engagement()))
+    (law,) = system.joint("rail").laws
+    lower, upper = (np.clip(x, -OUT_OF_REACH, OUT_OF_REACH) for x in (lower, upper))
+    law = replace(law, lower=jnp.asarray(lower), upper=jnp.asarray(upper))
+    return system.with_joint("rail", laws=(law,)).state(q={"rail": jnp.asarray(q)[None]}).engagement
+
+
+@pytest.fixture(scope="module")
+def starts():
+    """E n of the library at each recorded coordinate that was set anew, by case, limit, update."""
+    keys, numbers = [], []
+    for name, case in SEQUENCES.items():
+        for i, row in enumerate(case["rows"]):
+            for t in np.flatnonzero(row.get("reset", ())):
+                keys.append((name, i, t))
+                numbers.append((row["q"][t], *bounds(row)))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*starts at")
+        found = engaged_at_start(*np.transpose(numbers))
+    return dict(zip(keys, np.asarray(found[0]), strict=True))
+
+
 @pytest.mark.parametrize("kind", sorted({case["sequence"] for case in SEQUENCES.values()}))
-def test_engagement_sequences_of_artisynth(kind):
-    """E and the count after each update of each limit, from those before."""
+def test_engagement_sequences_of_artisynth(kind, starts):
+    """E and the count after each update of each limit, from those before; where coordinates are set
+    anew, as the library starts there.
+    """
     rule, updates = Engagement(), 0
-    for case in SEQUENCES.values():
-        for row in case["rows"] if case["sequence"] == kind else ():
+    for name, case in SEQUENCES.items():
+        for i, row in enumerate(case["rows"]) if case["sequence"] == kind else ():
             before = 0.0
-            lower = -np.inf if row["lower"] is None else row["lower"]
-            upper = np.inf if row["upper"] is None else row["upper"]
             for t, (q, speed) in enumerate(zip(row["q"], row["speed"], strict=True)):
-                set_anew = "reset" in row and row["reset"][t]
                 if "locked" in row and row["locked"][t]:
-                    # A row that holds its coordinate is no limit meanwhile.
-                    before = 0.0
+                    # ArtiSynth's row holds the coordinate and is no limit; then it is set anew.
+                    before = np.nan
                     continue
-                if set_anew and lower < q < upper:
-                    before = 0.0
-                if "updated" not in row or row["updated"][t]:
-                    before = float(after(rule, before, q, speed, lower, upper))
+                if (name, i, t) in starts:
+                    before = starts[name, i, t]
+                elif "updated" not in row or row["updated"][t]:
+                    before = float(after(rule, before, q, speed, *bounds(row)))
                 found = np.sign(before), abs(before)
-                assert found == (row["engaged"][t], row["count"][t]), (case["name"], t)
+                assert found == (row["engaged"][t], row["count"][t]), (name, t)
                 updates += 1
     assert updates > 100
+
+
+def locked_past_a_limit():
+    """Coordinates and bounds of limits that ArtiSynth recorded past them while they were locked."""
+    for case in SEQUENCES.values():
+        for row in case["rows"]:
+            for t in np.flatnonzero(row.get("locked", ())):
+                lower, upper = bounds(row)
+                if not lower < row["q"][t] < upper:
+                    # Its row is that of the lock, and the limit does not count.
+                    assert (row["engaged"][t], row["count"][t]) == (1, 0)
+                    yield row["q"][t], lower, upper
+
+
+@pytest.mark.filterwarnings("ignore:.*starts at")
+def test_a_locked_coordinate_stays_past_its_limit():
+    """As in ArtiSynth, where a limit does not count while its coordinate is locked."""
+    q, lower, upper = map(jnp.asarray, np.transpose(list(locked_past_a_limit())))
+    assert q.size > 20
+    lock, limits = Lock(0.0), Limits(-1.0, 1.0, engagement=Engagement())
+    system, _ = on_rail([lock, limits])
+    laws = {type(law): law for law in system.joint("rail").laws}
+    lock = replace(laws[Lock], value=q)
+    inside = (jnp.clip(x, -OUT_OF_REACH, OUT_OF_REACH) for x in (lower, upper))
+    limits = replace(laws[Limits], **dict(zip(("lower", "upper"), inside, strict=True)))
+    new = {Lock: lock, Limits: limits}
+    laws = tuple(new[type(law)] for law in system.joint("rail").laws)
+    system = system.with_joint("rail", laws=laws)
+    state = system.state(q={"rail": q[None]}, qd={"rail": jnp.full_like(q[None], 0.5)})
+    for _ in range(2):
+        state, info = one_step(system, state)
+        np.testing.assert_allclose(info.qd, 0.0, atol=HELD)
+    np.testing.assert_allclose(state.position[0, 0], q, atol=HELD)
 
 
 @jax.jit
@@ -118,8 +188,9 @@ def test_oscillation_between_two_limits(chattering, tmp_path):
     assert pixels[..., :3].min() < 0.5 and (EXAMPLES / "chattering.png").stat().st_size < 100e3
 
 
-def on_rail(law, **options):
-    return mechanisms.slider(axis=X, mass=2.0, laws=[law], **options)
+def on_rail(laws, **options):
+    laws = laws if isinstance(laws, list) else [laws]
+    return mechanisms.slider(axis=X, mass=2.0, laws=laws, **options)
 
 
 @jax.jit

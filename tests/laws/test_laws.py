@@ -1,7 +1,5 @@
 """Laws against closed forms: bounces, motors, servos, what they add up to, and their gradients."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,51 +16,27 @@ from jaxjoints import (
     Limits,
     Motor,
     Newton,
-    SemiImplicitEuler,
     Servo,
     SpringDamper,
     SystemBuilder,
     replace,
-    replicate,
     rollout,
-    step,
 )
 from jaxjoints.algebra.spatial import quat_to_matrix
 from jaxjoints.laws.transmissions import SwingCone
 from support import mechanisms, oracle
-from support.mechanisms import G, X, Z, compiled
+from support.mechanisms import G, X, Z
+from support.motion import PLAIN, after, at_time, placed_on_rail
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
 DT = 1e-3
 MASS = 2.0
-PLAIN = SemiImplicitEuler(gyroscopic="none")
-
-
-@partial(compiled, static_argnames="steps")
-def after(system, state, dt, steps, control=None, scheme=PLAIN):
-    """State after some steps under one control, and what each of them did (time first)."""
-
-    def one(state, _):
-        return step(system, state, control, dt=dt, scheme=scheme)
-
-    return jax.lax.scan(one, state, None, length=steps)
-
-
-@compiled
-def at_time(system, state, dt, steps):
-    """State after any number of steps; one compilation for all of them."""
-    return jax.lax.fori_loop(
-        0, steps, lambda _, state: step(system, state, dt=dt, scheme=PLAIN)[0], state
-    )
 
 
 def on_rail(laws, q=0.0, qd=0.0, axis=X, **options):
     """A block of MASS on a rail with laws, at distances q and speeds qd (*batch)."""
     system, state = mechanisms.slider(axis=axis, mass=MASS, laws=laws, **options)
-    q, qd = jnp.broadcast_arrays(jnp.asarray(q, float), jnp.asarray(qd, float))
-    state, at = replicate(state, *q.shape), axis.index(1.0)
-    position, velocity = state.position.at[at, 0].set(q), state.velocity.at[at, 0].set(qd)
-    return system, replace(state, position=position, velocity=velocity, q=q[None])
+    return system, placed_on_rail(state, q, qd, axis.index(1.0))
 
 
 # Bounces

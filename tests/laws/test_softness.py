@@ -1,6 +1,5 @@
 """Rows that give way: springs in physical units, what ERP and CFM are at another time step."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -9,26 +8,17 @@ from jaxjoints import (
     Compliance,
     Fixed,
     Hinge,
-    SemiImplicitEuler,
     Slider,
     Softness,
     SystemBuilder,
-    step,
 )
 from jaxjoints.laws.transmissions import Mimic
 from support import oracle
-from support.mechanisms import X, Z, compiled
+from support.mechanisms import X, Z
+from support.motion import at_time
 
 EXACT = 1e-12
 MASS, INERTIA = 2.0, (0.1, 0.2, 0.3)
-PLAIN = SemiImplicitEuler(gyroscopic="none")
-
-
-@compiled
-def at_time(system, state, dt, steps):
-    return jax.lax.fori_loop(
-        0, steps, lambda _, state: step(system, state, dt=dt, scheme=PLAIN)[0], state
-    )
 
 
 def mounted(softness, *, weight=0.0, coupling=None, **place):

@@ -32,30 +32,12 @@ from jaxjoints import (
 from support import mechanisms
 from support.couplings_catalog import MovingPlane
 from support.mechanisms import GROUND, G, X, Y, Z, compiled, single
+from support.motion import after, at_time, placed_on_rail
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
 CONSERVED = 1e-10  # float64, roundings of the solve added up over a rollout
 DT = 1e-3
 FIRST_ORDER = (0.8, 1.2)  # range of measured orders of convergence
-PLAIN = SemiImplicitEuler(gyroscopic="none")
-
-
-@partial(compiled, static_argnames="steps")
-def after(system, state, dt, steps, control=None, scheme=PLAIN):
-    """State after some steps under one control, and what each of them did (time first)."""
-
-    def one(state, _):
-        return step(system, state, control, dt=dt, scheme=scheme)
-
-    return jax.lax.scan(one, state, None, length=steps)
-
-
-@compiled
-def at_time(system, state, dt, steps, scheme=PLAIN):
-    """State after any number of steps; one compilation for all of them."""
-    return jax.lax.fori_loop(
-        0, steps, lambda _, state: step(system, state, dt=dt, scheme=scheme)[0], state
-    )
 
 
 def order(errors):
@@ -66,18 +48,6 @@ def order(errors):
 def assert_first_order(errors):
     measured = order(errors)
     assert (measured > FIRST_ORDER[0]).all() and (measured < FIRST_ORDER[1]).all(), measured
-
-
-def on_rail(state, q, qd):
-    """The state of `mechanisms.slider` at distances q and speeds qd (*batch)."""
-    q, qd = jnp.broadcast_arrays(jnp.asarray(q, float), jnp.asarray(qd, float))
-    state = replicate(state, *q.shape)
-    return replace(
-        state,
-        position=state.position.at[0, 0].set(q),
-        velocity=state.velocity.at[0, 0].set(qd),
-        q=q[None],
-    )
 
 
 # Loops
@@ -338,7 +308,7 @@ def test_damping_is_an_implicit_euler_step():
     system, state = mechanisms.slider(mass=mass, laws=Damping(0.0))
     damping = jnp.array([0.0, 0.5, 40.0, 1e6])
     system = system.with_joint("rail", laws=(Damping(damping),))
-    final, _ = after(system, on_rail(state, 0.0, jnp.full(4, speed)), DT, n)
+    final, _ = after(system, placed_on_rail(state, 0.0, jnp.full(4, speed)), DT, n)
     wanted = speed / (1 + DT * damping / mass) ** n
     np.testing.assert_allclose(final.velocity[0, 0], wanted, rtol=EXACT, atol=EXACT)
 
@@ -349,7 +319,7 @@ def test_spring_damper_is_an_implicit_euler_step():
     system, state = mechanisms.slider(mass=mass, laws=SpringDamper(0.0, 0.0))
     law = SpringDamper(*(jnp.array(x) for x in (stiffness, damping, rest)))
     system = system.with_joint("rail", laws=(law,))
-    final, _ = after(system, on_rail(state, jnp.full(3, 0.2), 0.5), DT, n)
+    final, _ = after(system, placed_on_rail(state, jnp.full(3, 0.2), 0.5), DT, n)
     q, v = np.full(3, 0.2), np.full(3, 0.5)
     for _ in range(n):
         v = (mass * v - DT * stiffness * (q - rest)) / (mass + DT * (DT * stiffness + damping))
@@ -362,7 +332,7 @@ def test_dry_friction_sticks_below_its_bound_and_slides_above():
     mass, friction, n = 2.0, 1.5, 100
     system, state = mechanisms.slider(mass=mass, laws=DryFriction(friction))
     effort = jnp.array([[0.0, 1.4, -1.49, 1.6, -4.0]])
-    state = on_rail(state, jnp.zeros(5), 0.0)
+    state = placed_on_rail(state, jnp.zeros(5), 0.0)
     final, info = after(system, state, DT, n, Control(effort=effort))
     net = np.sign(effort[0]) * np.maximum(np.abs(effort[0]) - friction, 0.0)
     np.testing.assert_allclose(final.velocity[0, 0], net / mass * n * DT, rtol=0, atol=1e-10)
@@ -376,7 +346,7 @@ def test_dry_friction_sticks_below_its_bound_and_slides_above():
 def test_dry_friction_decelerates_to_rest_and_stays():
     mass, friction, speed = 2.0, 3.0, 0.03
     system, state = mechanisms.slider(mass=mass, laws=DryFriction(friction))
-    _, info = after(system, on_rail(state, jnp.zeros(5), speed), DT, 100, None)
+    _, info = after(system, placed_on_rail(state, jnp.zeros(5), speed), DT, 100, None)
     wanted = np.maximum(speed - friction / mass * DT * np.arange(1, 101), 0.0)
     np.testing.assert_allclose(info.qd[:, 0, 0], wanted, rtol=0, atol=1e-10)
 
@@ -388,7 +358,7 @@ SPEEDS = jnp.array([-40.0, -3.0, -0.2, 0.2, 3.0, 40.0])
 def stopped(anticipate):
     """A block that runs into hard stops at ±0.1 at SPEEDS: distances and speeds over time."""
     system, state = mechanisms.slider(laws=Limits(-0.1, 0.1, anticipate=anticipate))
-    final, info = after(system, on_rail(state, 0.0, SPEEDS), DT, 600)
+    final, info = after(system, placed_on_rail(state, 0.0, SPEEDS), DT, 600)
     assert info.ok.all()
     q = np.concatenate([info.q[:, 0], coordinates(system, final)])
     return q, np.asarray(info.qd[:, 0])
@@ -412,7 +382,7 @@ def test_stop_that_does_not_anticipate_is_passed_by_one_step():
 def test_one_sided_stop_holds_one_side_and_frees_the_other(side, sign):
     system, state = mechanisms.slider(laws=Limits(**{side: sign * 0.1}))
     speeds = jnp.array([2.0, -2.0]) * sign
-    final, info = after(system, on_rail(state, 0.0, speeds), DT, 200)
+    final, info = after(system, placed_on_rail(state, 0.0, speeds), DT, 200)
     np.testing.assert_allclose(final.position[0, 0], [sign * 0.1, -sign * 0.4], rtol=0, atol=1e-9)
     assert (sign * np.asarray(info.law_force) <= 1e-9).all()
 
@@ -421,7 +391,7 @@ def test_hard_stop_corrects_a_violation_no_faster_than_allowed():
     found = {}
     for most in (10.0, None):
         system, state = mechanisms.slider(laws=Limits(0.0, 5.0, erp=0.2, max_correction=most))
-        _, info = after(system, on_rail(state, jnp.array([-0.5, -0.01]), 0.0), DT, 1)
+        _, info = after(system, placed_on_rail(state, jnp.array([-0.5, -0.01]), 0.0), DT, 1)
         found[most] = np.asarray(info.qd[0, 0])
     np.testing.assert_allclose(found[10.0], [10.0, 2.0], rtol=1e-9)
     np.testing.assert_allclose(found[None], [100.0, 2.0], rtol=1e-9)
@@ -432,7 +402,7 @@ def test_soft_stop_is_an_implicit_spring_and_damper_that_never_pulls():
     system, state = mechanisms.slider(
         mass=mass, laws=Limits(upper=0.1, stiffness=stiffness, damping=damping)
     )
-    final, info = after(system, on_rail(state, jnp.full(1, 0.08), 1.0), DT, 300)
+    final, info = after(system, placed_on_rail(state, jnp.full(1, 0.08), 1.0), DT, 300)
     q, v = 0.08, 1.0
     for _ in range(300):
         free = v
@@ -453,7 +423,7 @@ def test_lock_holds_and_closes_its_error_by_its_share():
     system, state = mechanisms.slider(q=0.3, laws=Lock(0.3, erp=0.25))
     final, _ = after(
         system,
-        on_rail(state, jnp.array([0.3, 0.5]), 0.0),
+        placed_on_rail(state, jnp.array([0.3, 0.5]), 0.0),
         DT,
         20,
         Control(effort=jnp.array([50.0])),
@@ -493,7 +463,7 @@ def test_laws_on_one_coordinate_add_up(soft):
     laws = (limits, *others, spring, DryFriction(jnp.array(more)))
     system = system.with_joint("rail", laws=laws)
     control = Control(effort=jnp.array(effort)[None])
-    _, info = after(system, on_rail(state, q, v), DT, 1, control)
+    _, info = after(system, placed_on_rail(state, q, v), DT, 1, control)
 
     below = q - lower < upper - q
     gap, sign = np.where(below, q - lower, upper - q), np.where(below, 1.0, -1.0)
@@ -532,7 +502,7 @@ def test_smoothing_pushes_before_the_stop_is_touched():
     speeds = []
     for smoothing in (0.1, 0.01, 0.0):
         scheme = SemiImplicitEuler(solver=Newton(smoothing=jnp.array(smoothing)), gyroscopic="none")
-        _, info = after(system, on_rail(state, gap, 0.0), DT, 1, None, scheme)
+        _, info = after(system, placed_on_rail(state, gap, 0.0), DT, 1, None, scheme)
         # v (v + φ/h) = ν², the barrier's step from rest.
         half = np.asarray(gap) / DT / 2
         exact = smoothing**2 / (half + np.sqrt(half**2 + smoothing**2))

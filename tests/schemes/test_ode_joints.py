@@ -7,14 +7,19 @@ library's where all numbers are compared, and the library's are compared with th
 ball, the gears and the motors are the library's own.
 """
 
+from dataclasses import dataclass
 from functools import cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxjoints as jj
 from jaxjoints.algebra.spatial import quat_rotate, quat_to_matrix
-from jaxjoints.model.kinematics import joint_kinematics, prepare, speeds, wrenches_on_bodies
+from jaxjoints.model.groups import JointGroup
+from jaxjoints.model.kinematics import joint_kinematics, prepare, wrenches_on_bodies
+from jaxjoints.model.measures import speeds
 from support import oracle
 from support.mechanisms import compiled
 from support.ode_recordings import (
@@ -111,24 +116,22 @@ def test_ode_bounces_a_slider_by_the_speed_of_the_centres_and_not_of_the_coordin
 
 @compiled
 def rows_of(system, state):
-    """Bilateral rows of all joints as Jacobians of body twists in the world, and their errors."""
+    """All six rows of each joint, bilateral ones first: Jacobians of body twists in the world, the
+    errors of the bilateral ones, the coordinates of the others.
+    """
     mechanism = prepare(system, 1)
     turn = jnp.concatenate([state.quaternion, 0 * state.quaternion[:, :1]], axis=1)
     found = []
     pairs = zip(mechanism.system.groups, joint_kinematics(mechanism, state), strict=True)
     for group, place in pairs:
-        count = 6 - group.coupling.dof
-        if not count:
-            found.append(None)
-            continue
-        sides = wrenches_on_bodies(group, place, range(count))
+        sides = wrenches_on_bodies(group, place, range(6))
         bodies = (np.array(group.child), np.array(group.parent))
         seen = []
         for H, body in zip(sides, bodies, strict=True):
-            q = jnp.broadcast_to(turn[:, None, body], (4, count, *H.shape[2:3], turn.shape[-1]))
+            q = jnp.broadcast_to(turn[:, None, body], (4, 6, *H.shape[2:3], turn.shape[-1]))
             H = jnp.broadcast_to(H, (6, *q.shape[1:]))
             seen.append(jnp.concatenate([quat_rotate(q, H[:3]), quat_rotate(q, H[3:])]))
-        found.append((*seen, place.rows.error))
+        found.append((*seen, place.rows.error, place.rows.q))
     return found
 
 
@@ -137,38 +140,117 @@ def recorded_rows(bench):
     return rows_of(bench.system, bench.before)
 
 
-def bilateral(bench, run, rows):
-    """Each joint of a recording: its number, group, place there, Jacobians, errors by state."""
+@dataclass(frozen=True)
+class JointRows:
+    """Rows of one joint at all states, as `rows_of` has them; index: its place in its group."""
+
+    group: JointGroup
+    index: int
+    child: np.ndarray
+    parent: np.ndarray
+    error: np.ndarray
+    q: np.ndarray
+
+    def jacobian(self, n, first, width):
+        """All six rows at state n in ODE's columns, of which those of body `first` come first."""
+        H = np.zeros((6, width))
+        ends = self.group.child[self.index], self.group.parent[self.index]
+        for side, body in zip((self.child, self.parent), ends, strict=True):
+            if body >= 0:
+                start = 6 * (body - first)
+                H[:, start : start + 6] = side[:, :, n].T
+        return H
+
+    def laws(self, n):
+        """The laws of its coordinates, with their numbers at state n."""
+
+        def number(x):
+            x = np.asarray(x)[self.index]
+            return float(x[n] if x.ndim else x)
+
+        return [jax.tree.map(number, law) for law in self.group.laws]
+
+
+def rows_by_joint(bench, run, rows):
+    """`JointRows` of a recording by the number of the joint."""
+    joints = {}
     for group, found in zip(bench.system.groups, rows, strict=True):
         for j, joint in enumerate(group.joints):
             label = bench.system.topology.joints[joint]
-            if label.startswith(f"{run}/") and found is not None:
-                child, parent, error = (np.asarray(x)[..., j, :] for x in found)
-                yield int(label.split("/")[-1]), group, j, child, parent, error
+            if label.startswith(f"{run}/"):
+                numbers = (np.asarray(x)[..., j, :] for x in found)
+                joints[int(label.split("/")[-1])] = JointRows(group, j, *numbers)
+    return joints
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in NAMES if oracle.load("ode_rows").get(name, {}).get("steps")]
-)
-def test_rows_and_errors_are_those_of_ode(name):
-    # Up to a change of basis X among the rows of a joint: H = X J and φ-rates = X c.
+def row_of_law(law, q, dt):
+    """Speed, CFM, least and largest force of a motor, lock or stop; None of a stop not reached."""
+    if isinstance(law, jj.Motor):
+        return law.speed, law.cfm, -law.effort, law.effort
+    if isinstance(law, jj.Lock):
+        return law.erp / dt * (law.value - q), law.cfm, -np.inf, np.inf
+    if law.lower is not None and q <= law.lower:
+        return law.erp / dt * (law.lower - q), law.cfm, 0.0, np.inf
+    if law.upper is not None and q >= law.upper:
+        return law.erp / dt * (law.upper - q), law.cfm, -np.inf, 0.0
+    return None
+
+
+def rows_of_laws(name, laws, q, dt):
+    """(coordinate, speed, CFM, least, largest force) of the laws that act."""
+    found = [(law, row_of_law(law, q[law.coordinate], dt)) for law in laws]
+    if name in INTO_STOPS and any(isinstance(law, jj.Limits) and row for law, row in found):
+        # ODE has no row of the motor then: it pushes from outside.
+        found = [(law, row) for law, row in found if not isinstance(law, jj.Motor)]
+    return [(law.coordinate, *row) for law, row in found if row is not None]
+
+
+def numbers(record, start, end):
+    """J, c, cfm, lo and hi of some rows of a recorded step."""
+    return [np.array(record[key][start:end], float) for key in ("J", "c", "cfm", "lo", "hi")]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name in oracle.load("ode_rows")])
+def test_every_row_of_ode_is_one_of_the_librarys(name):
+    """Bilateral rows up to a change of basis among those of a joint, rows of motors, suspensions,
+    gears and reached stops up to a factor each: nothing of ODE is left, and nothing of the library.
+    """
     bench, run = bench_of(name)
-    world, first = run.case["world"], bench.bodies(run).start
-    for i, group, j, child, parent, error in bilateral(bench, run, recorded_rows(bench)):
-        for step in oracle.load("ode_rows")[name]["steps"]:
-            n, (start, end) = step["step"], step["joint_row_spans"][i]
-            J, c = np.array(step["J"])[start:end], np.array(step["c"])[start:end]
-            H = np.zeros((error.shape[0], J.shape[1]))
-            for side, body in ((child, group.child[j]), (parent, group.parent[j])):
-                if body >= 0 and not (side is parent and name in UNBALANCED):
-                    at = 6 * (body - first)
-                    H[:, at : at + 6] = side[:, :, n].T
+    dt, first = run.case["world"]["dt"], bench.bodies(run).start
+    joints = rows_by_joint(bench, run, recorded_rows(bench))
+    for record in oracle.load("ode_rows")[name]["steps"]:
+        n, compared = record["step"], 0
+        for i, joint in joints.items():
+            J, c, cfm, lo, hi = numbers(record, *record["joint_row_spans"][i])
+            J = J.reshape(len(J), 6 * len(run.case["bodies"]))
+            H = joint.jacobian(n, first, J.shape[1])
             if name in UNBALANCED:
-                J = np.where(H.any(axis=0), J, 0.0)
-            X = np.linalg.lstsq(J.T, H.T, rcond=None)[0].T
-            assert np.abs(X @ J - H).max() < EQUAL
-            rate = -np.asarray(group.erp)[:, j] / world["dt"] * error[:, n]
-            assert np.abs(X @ c - rate).max() < EQUAL * (1 + np.abs(c).max())
+                # Of the axial force on body 2, see there.
+                J, H = J[:, :6], H[:, :6]
+            bilateral = len(joint.error)
+            share = J @ np.linalg.pinv(H)
+            assert np.abs(share @ H - J).max(initial=0.0) < EQUAL
+            of_laws = (np.abs(share[:, bilateral:]) > EQUAL).any(axis=1)
+            # H = X J and φ-rates = X c.
+            G, J, held = H[:bilateral], J[~of_laws], c[~of_laws]
+            X = np.linalg.lstsq(J.T, G.T, rcond=None)[0].T
+            assert len(held) == bilateral and np.abs(X @ J - G).max(initial=0.0) < EQUAL
+            rate = -np.asarray(joint.group.erp)[:, joint.index] / dt * joint.error[:, n]
+            assert np.abs(X @ held - rate).max(initial=0.0) < EQUAL * (1 + np.abs(c).max(initial=0))
+            ours = {k: row for k, *row in rows_of_laws(name, joint.laws(n), joint.q[:, n], dt)}
+            for r in np.flatnonzero(of_laws):
+                (k,) = np.flatnonzero(np.abs(share[r]) > EQUAL) - bilateral
+                speed, softness, *bounds = ours.pop(k)
+                factor = share[r, bilateral + k]
+                least, largest = sorted(bound / factor for bound in bounds)
+                theirs = c[r], cfm[r], lo[r], hi[r]
+                expected = factor * speed, factor**2 * softness, least, largest
+                np.testing.assert_allclose(expected, theirs, rtol=EQUAL, atol=EQUAL)
+            assert not ours, "a law acts of which ODE has no row"
+            compared += len(c)
+        assert compared == len(record["c"])
+    # Where ODE has no row at all, there is no joint or it has no bilateral rows.
+    assert (name == "null/two/A") == (not joints)
 
 
 def test_odes_gears_on_intersecting_axes_drive_their_error_apart():
@@ -221,10 +303,10 @@ def test_the_librarys_joints_differ_from_odes_to_the_stated_order(name, error, a
 
 def step_by_rows(bench, run, state):
     """Twists of both bodies after a step in which its rows alone act, hard, (12, states)."""
-    found = bilateral(bench, run, rows_of(bench.system, state))
-    ((_, group, j, child, parent, error),) = found
+    (joint,) = rows_by_joint(bench, run, rows_of(bench.system, state)).values()
+    count = len(joint.error)
     twists, weights = [], []
-    for body in (group.child[j], group.parent[j]):
+    for body in (joint.group.child[joint.index], joint.group.parent[joint.index]):
         q = np.asarray(state.quaternion)[:, body]
         R = np.asarray(quat_to_matrix(jnp.asarray(q)))
         inertia = np.einsum("abn,bc,dcn->nad", R, np.asarray(bench.system.inertia)[..., body], R)
@@ -233,10 +315,10 @@ def step_by_rows(bench, run, state):
         inverse[:, 3:, 3:] = np.linalg.inv(inertia)
         weights.append(inverse)
         twists += [np.asarray(state.velocity)[:, body], np.asarray(state.omega)[:, body]]
-    v, rate = np.concatenate(twists), run.case["world"]["erp"] / bench.dt * error
+    v, rate = np.concatenate(twists), run.case["world"]["erp"] / bench.dt * joint.error
     new = []
     for n in range(v.shape[1]):
-        J = np.concatenate([child[..., n], parent[..., n]]).T
+        J = np.concatenate([joint.child[:, :count, n], joint.parent[:, :count, n]]).T
         Y = np.concatenate([weights[0][n] @ J.T[:6], weights[1][n] @ J.T[6:]])
         new.append(v[:, n] - Y @ np.linalg.solve(J @ Y, J @ v[:, n] + rate[:, n]))
     return jnp.asarray(np.stack(new, axis=-1))

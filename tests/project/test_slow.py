@@ -1,0 +1,16 @@
+"""What the fast run leaves to the slow one exists."""
+
+from pathlib import Path
+
+from support.slow import SLOW
+
+TESTS = Path(__file__).parents[1]
+
+
+def test_every_file_with_slow_tests_exists():
+    assert [file for file in SLOW if not (TESTS / file).exists()] == []
+
+
+def test_slow_tests_and_their_cases_exist(slow_but_not_there):
+    """Of the files that were collected: all of them in a run of the whole suite."""
+    assert slow_but_not_there == []

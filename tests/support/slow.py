@@ -1,0 +1,311 @@
+"""What only a full run does: sweeps that ask the same of many more couplings, graphs or schemes.
+
+A run by default (`-m "not slow"`, see pyproject.toml) asks each of these laws of the cases that
+stand here, so that every coupling, law, scheme and solver is met by some test. Tests that are
+always left out of it carry `pytest.mark.slow` themselves or have no case here.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pytest
+
+# One coupling by hand, one by its poses, one by its errors.
+KINDS = ("hinge", "screw", "point on sphere")
+# One configuration of each coupling of ArtiSynth.
+ARTISYNTH = (
+    *("hinge clockwise", "cylindrical clockwise", "slider", "slotted hinge"),
+    *("universal ZY transposed 0.35", "gimbal XYZ transposed", "ball rotation 0.3,0.5,0.7"),
+    *("plane one-sided 0.6,0,0.8", "segmented plane", "planar", "planar translation", "fixed"),
+    *("free ZYX", "fixed axis", "ellipsoid 0.5,0.35,0.25 0.4", "ellipsoid3 0.5,0.35,0.25"),
+    "function driven 2",
+)
+# The recordings of ODE that make the smallest system.
+ODE = ("amotor_user/two/B", "lmotor/two/B", "plane2d/world/B", "dball/two/B")
+GRAPHS = ("chain", "ladder")
+
+# By file and test, the cases that are not slow, by their ids.
+SLOW: dict[str, dict[str, tuple[str, ...]]] = {
+    "couplings/test_couplings.py": {
+        "test_angles_wind_over_many_turns": ("hinge", "screw", "hinge errors"),
+        "test_projection_is_the_pose_with_the_projected_coordinates": ("moving plane",),
+        "test_wrench_rates_are_those_of_the_rows": ("screw",),
+        "test_gradients_are_transposed_derivatives_and_finite": KINDS,
+        "test_wrench_rates_are_differentiable": ("screw",),
+        "test_hand_written_rows_span_the_derived_ones": ("hinge", "universal"),
+        "test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist": ("hinge",),
+        "test_single_precision_comes_close": KINDS,
+        "test_batches_equal_loops": KINDS,
+        "test_methods_take_trailing_axes": ("hinge",),
+    },
+    "couplings/test_artisynth.py": dict.fromkeys(
+        (
+            "test_poses_are_those_of_the_coordinates",
+            "test_projections_and_errors_agree",
+            "test_coordinates_agree",
+            "test_rows_of_coordinates_read_their_speeds",
+            "test_every_row_and_distance_agrees",
+            "test_mixed_rows_span_the_same",
+            "test_rates_of_rows_agree",
+            "test_one_sided_rows_are_rows_of_a_coordinate",
+        ),
+        ARTISYNTH,
+    ),
+    "couplings/test_ode.py": {
+        "test_a_stop_is_the_implicit_euler_step_of_a_spring_and_damper": (),
+        "test_the_librarys_errors_differ_from_odes_to_the_stated_order": (),
+    },
+    "couplings/test_paths.py": {
+        "test_shafts_of_a_constant_velocity_joint_turn_alike_at_forty_degrees": (),
+        "test_the_ratio_of_shaft_speeds_is_one_or_that_of_a_universal_joint": (),
+        "test_a_chain_of_two_hinges_is_a_double_hinge": (),
+    },
+    "couplings/test_rolling.py": {
+        "test_runs_converge_to_those_of_rbdl": (),
+        "test_a_point_on_a_moving_path_converges_to_rbdl": (),
+        "test_a_ball_rolls_down_a_slope_at_its_acceleration": ("0.4",),
+        "test_a_sliding_ball_is_set_rolling_by_an_impulse": (),
+        "test_a_ball_on_a_turntable_circles_at_two_sevenths_of_its_rate": (),
+        "test_a_leaning_disc_turns_steadily": (),
+        "test_a_cart_on_two_rolling_discs_is_a_loop_that_rolls_down": (),
+        "test_friction_of_rolling_does_no_work": (),
+        "test_gradients_flow_through_rolling": (),
+        "test_springs_on_all_five_coordinates_are_the_efforts_they_report": (),
+        "test_a_stop_holds_a_leaning_disc": (),
+        "test_soft_rows_slip_in_proportion_to_the_force": (),
+        "test_single_precision_and_batches_come_close": (),
+    },
+    "couplings/test_swings.py": {
+        "test_joints_hold_while_they_swing": ("rope",),
+        "test_locked_gears_mesh_while_they_swing": (),
+        "test_constraint_forces_do_no_work": (),
+        "test_energy_stays_and_its_error_is_of_first_order": (),
+    },
+    "laws/test_contact.py": {
+        "test_forces_of_all_contacts_sum_to_the_weight": (),
+        "test_info_gives_the_wrenches_of_all_contacts_on_a_body": (),
+        "test_a_stack_of_two_balls_carries_its_weight": (),
+        "test_a_belt_drags_a_ball_until_that_rolls": (),
+        "test_capsules_collide_without_a_change_of_momentum_and_lose_energy": (),
+        "test_derivatives_through_an_impact_are_finite_differences": (),
+    },
+    "laws/test_contact_gradients.py": {
+        "test_derivatives_of_a_contact_are_those_of_finite_differences": (),
+        "test_every_number_of_the_laws_counts_in_a_case": (),
+    },
+    "laws/test_driven_joints.py": {
+        "test_a_loop_joint_moves_as_a_tree_joint_does": (),
+        "test_a_motor_pushes_a_joint_into_its_stop": (),
+    },
+    "laws/test_engagement.py": {
+        "test_scenes_of_artisynth_one_step_ahead": (),
+        "test_tolerance_ends_chattering": (),
+        "test_oscillation_between_two_limits": (),
+        "test_derivatives_are_those_of_what_is_engaged": (),
+    },
+    "laws/test_fields.py": {
+        "test_derivatives_by_parameters_and_by_the_motion": ("drag",),
+        "test_derivatives_of_a_step_by_strengths_and_velocities": (),
+        "test_quadratic_drag_follows_its_closed_form": (),
+        "test_drag_takes_energy_from_jointed_bodies_however_strong": (),
+    },
+    "laws/test_friction.py": {
+        "test_gradient_of_sliding_matches_finite_differences": (),
+        "test_both_ways_agree_where_friction_does_not_change_the_normal_forces": (),
+    },
+    "laws/test_law_gradients.py": {
+        "test_derivatives_of_a_law_are_those_of_finite_differences": (),
+    },
+    "laws/test_ode_contact.py": {
+        "test_one_step_from_each_recorded_state_is_odes": ("sphere_plane",),
+        "test_running_free_stays_on_the_recording": (),
+    },
+    "laws/test_softness.py": {
+        "test_each_row_of_a_bushing_is_an_implicit_spring_and_damper": ("0", "5"),
+        "test_a_spring_is_the_same_at_any_time_step_and_erp_with_cfm_is_not": (),
+    },
+    "laws/test_transmissions.py": {
+        "test_links_of_a_chain_swing_as_their_lagrangian_says": (),
+        "test_a_coupled_arm_keeps_its_value_and_its_energy": (),
+        "test_projection_moves_joints_onto_a_transmission": (),
+        "test_a_loop_joint_can_be_coupled": (),
+        "test_gradients_reach_a_followers_function": (),
+        "test_like_transmissions_make_one_group_and_keep_their_own_numbers": (),
+    },
+    "project/test_examples.py": {
+        "test_what_the_poses_tell_is_found_to_a_percent": (),
+        "test_what_the_poses_do_not_tell_is_said": (),
+        "test_progress_speed_and_noise_are_shown": (),
+        "test_the_figure_has_motions_and_losses": (),
+    },
+    "project/test_gallery.py": {
+        "test_arrows_are_the_columns_of_the_motion_subspace": (),
+        "test_a_family_is_drawn": (),
+    },
+    "project/test_readme.py": {
+        "test_the_screw_stays_on_its_thread": (),
+        "test_the_gradient_of_the_screw_is_that_of_finite_differences": (),
+        "test_the_slotted_hinge_is_the_one_written_by_hand": (),
+        "test_the_point_on_the_ellipsoid_is_held_along_its_normal": (),
+    },
+    "schemes/test_dynamics.py": {
+        "test_projected_four_bar_stays_closed_for_ten_seconds": (),
+        "test_redundant_hinges_act_as_one": (),
+        "test_free_chain_conserves_momentum": (),
+        "test_gyroscopic_terms_of_ode_conserve_angular_momentum_to_first_order": (),
+        "test_constraint_forces_do_no_work": ("four-bar",),
+        "test_pendulum_energy_drifts_to_first_order": (),
+        "test_screw_turns_fall_into_rotation": (),
+        "test_surface_that_moves_with_time_takes_its_body_along": (),
+    },
+    "schemes/test_gradients.py": {
+        "test_stops_are_left_and_hit_on_the_way": (),
+        "test_gradient_matches_finite_difference": (),
+        "test_smoothing_lets_a_gradient_feel_a_stop_before_it_is_touched": (),
+        "test_reverse_equals_forward": (),
+        "test_gradient_of_a_rollout_is_that_of_its_steps": (),
+        "test_a_gradient_iterates_no_more_than_its_rollout": (),
+        "test_gradients_agree_with_jax_check": (),
+        "test_second_derivatives_match_differences_of_the_first": (),
+    },
+    "schemes/test_ode_joints.py": {
+        "test_one_step_from_each_recorded_state_meets_the_next": ODE,
+        "test_running_free_stays_on_the_recording": ODE,
+        "test_joint_wrenches_are_those_ode_reports": ODE,
+        "test_every_row_of_ode_is_one_of_the_librarys": ODE,
+        "test_ode_leaves_a_motor_at_its_stop_out_of_its_report": (),
+        "test_ode_bounces_a_slider_by_the_speed_of_the_centres_and_not_of_the_coordinate": (),
+        "test_odes_gears_on_intersecting_axes_drive_their_error_apart": (),
+        "test_the_librarys_joints_differ_from_odes_to_the_stated_order": (),
+    },
+    "schemes/test_schemes.py": {
+        "test_order_of_convergence": (
+            *("three-link chain-projected Euler", "three-link chain-RATTLE"),
+            "three-link chain-RK4",
+        ),
+        "test_joints_are_closed_at_the_end_of_a_step": (),
+        "test_rattle_in_single_precision_is_near": (),
+        "test_rattle_at_5_ms_is_near_the_exact_motion_after_1_s": (),
+        "test_energy_of_rattle_does_not_drift_in_100_s": (),
+        "test_rattle_turns_a_free_body_with_its_momentum": (),
+        "test_a_spring_takes_a_block_off_a_stop": (),
+        "test_tiles_of_rattle_are_its_environments": (),
+        "test_gradient_of_rattle_through_a_loop": (),
+    },
+    "schemes/test_switches.py": {
+        "test_what_is_on_and_not_locked_is_as_what_cannot_be_switched": (),
+        "test_a_joint_that_is_off_exerts_no_force_and_is_not_closed": ("float64",),
+    },
+    "simulate/test_guard.py": {
+        "test_gradients_are_those_of_the_sound_environments": (),
+        "test_a_step_that_fails_leaves_no_trace_in_gradients": (),
+    },
+    "simulate/test_parallel.py": {
+        "test_rollouts_on_two_cores_equal_those_on_one": (),
+        "test_tiles_change_nothing": ("3",),
+    },
+    "simulate/test_readout.py": {
+        "test_energy_of_a_springy_pendulum_is_conserved_to_first_order": (),
+        "test_readings_of_a_batch_are_those_of_each_environment": (),
+    },
+    "simulate/test_simulate.py": {
+        "test_results_do_not_depend_on_the_tile": ("2",),
+        "test_checkpoints_change_neither_value_nor_gradient": (),
+        "test_checkpoints_bound_the_memory_of_a_gradient": (),
+        "test_transformations_compose": (),
+        "test_float32_stays_float32": ("build1", "four_bar"),
+        "test_projection_closes_a_perturbed_four_bar": ("()",),
+    },
+    "solve/test_accuracy.py": {
+        "test_exact_solutions_obey_all_laws": ("dry friction",),
+        "test_problems_are_solved_to_rounding": ("dry friction",),
+        "test_single_precision_is_as_exact_as_the_condition_allows": ("dry friction",),
+        "test_chains_that_go_round_in_circles_are_rescued": (),
+        "test_coupled_friction_obeys_its_laws_where_the_residual_says_so": (),
+        "test_coupled_friction_has_the_derivative_of_its_laws": (),
+    },
+    "solve/test_factor.py": {
+        "test_solves_what_the_dense_matrix_solves": GRAPHS,
+        "test_solves_for_every_number_of_rows": ("1", "6"),
+        "test_solves_for_every_batch_shape_and_precision": ("float32-batch0", "float64-batch2"),
+        "test_rows_that_nodes_do_not_have_are_left_out": GRAPHS,
+        "test_a_general_matrix_and_its_transpose_are_solved": ("False-ladder", "True-ladder"),
+    },
+    "solve/test_gauss_seidel.py": {
+        "test_one_step_from_each_recorded_state_meets_the_next": ("quickstep/hinge/iter8",),
+        "test_visits_are_those_of_a_plain_loop": ("with_all_laws",),
+        "test_derivatives_are_those_of_the_visits": (),
+        "test_many_visits_meet_newtons_method": (),
+        "test_the_program_does_not_grow_with_the_rows": (),
+    },
+    "solve/test_newton.py": {
+        "test_the_last_environments_go_on_by_themselves": (),
+        "test_what_an_environment_gets_does_not_depend_on_its_neighbours": (),
+        "test_rows_are_independent_in_trees_of_joint_errors_alone": ("limits", "loop"),
+        "test_trees_at_the_end_of_float32_stay_near_those_of_float64": ("point masses",),
+    },
+    "solve/test_solver_derivatives.py": {
+        "test_first_derivatives_match_finite_differences": (
+            *("0.0-implicit-limited", "0.2-unrolled-limited"),
+        ),
+        "test_second_derivatives_match_differences_of_the_first": (),
+        "test_derivatives_stay_finite_where_a_row_changes_state": (),
+        "test_a_batch_of_gradients_is_the_gradient_of_a_batch": (),
+        "test_both_derivatives_are_the_same_where_the_iteration_has_ended": (),
+    },
+    "tools/test_identify.py": {
+        "test_velocities_from_poses_are_those_that_moved_the_bodies": ("exponential",),
+        "test_the_truth_leaves_no_residuals": ("0.3",),
+        "test_following_fully_is_predicting_one_step": (),
+        "test_of_a_product_only_the_product_is_told": (),
+        "test_residuals_are_traced_once_and_every_iteration_is_reported": (),
+    },
+    "tools/test_joint_space.py": {
+        **dict.fromkeys(
+            (
+                "test_motion_subspaces_are_the_derivatives_of_poses",
+                "test_accelerations_are_the_rates_of_twists",
+            ),
+            ("universal", "screw", "point on sphere", "free by quaternion"),
+        ),
+        **dict.fromkeys(
+            (
+                "test_twists_torques_and_biases_are_those_of_the_motion_subspace",
+                "test_velocities_and_rates_are_each_others_inverse",
+                "test_local_coordinates_vanish_at_their_origin_and_lead_back",
+                "test_normalized_configurations_have_the_same_pose",
+                "test_wrenches_do_no_work_on_free_motion",
+                "test_configurations_are_read_back_from_their_poses",
+                "test_principal_values_keep_the_pose",
+            ),
+            ("tilted hinge", "hinge by sine and cosine", "free by quaternion"),
+        ),
+        "test_gradients_match_finite_differences": (),
+        "test_the_zero_configuration_has_the_pose_of_zero_coordinates": (),
+    },
+    "tools/test_rigidbodydynamics.py": {
+        "test_everything_is_as_its_interface_says": ("Planar", "Revolute", "SPQuatFloating"),
+    },
+}
+
+
+def mark(items: Iterable[pytest.Item], folder: str) -> list[str]:
+    """Mark what `SLOW` says of the tests in a folder; what of `SLOW` is no test or case of theirs.
+
+    folder: path of the folder to which the files of `SLOW` are relative
+    """
+    cases = defaultdict(lambda: defaultdict(set))
+    for item in items:
+        file, _, _ = item.nodeid.removeprefix(f"{folder}/").partition("::")
+        test = getattr(item, "originalname", item.name)
+        case = item.callspec.id if hasattr(item, "callspec") else ""
+        cases[file][test].add(case)
+        if case not in SLOW.get(file, {}).get(test, (case,)):
+            item.add_marker(pytest.mark.slow)
+    missing = []
+    for file in sorted(SLOW.keys() & cases.keys()):
+        tests, named = cases[file], {case for kept in SLOW[file].values() for case in kept}
+        missing += [f"{file}: {test}" for test in SLOW[file] if test not in tests]
+        # Cases are named for several tests together, of which not all have all of them.
+        missing += [f"{file}: {case}" for case in sorted(named - set().union(*tests.values()))]
+    return missing
