@@ -129,9 +129,11 @@ def descended(lengths: np.ndarray, iterations: int) -> tuple[np.ndarray, np.ndar
 def draw(output: Path, first: np.ndarray, last: np.ndarray, best: int) -> None:
     """All paths before and after, and the best linkage at six angles of its crank."""
     system, state = linkage()
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.7), layout="constrained")
+    figure, axes = plt.subplots(
+        1, 3, figsize=(11, 3.4), width_ratios=(3, 3, 2), layout="constrained"
+    )
     titles = "random linkages", "the same after descent"
-    box = {"xlim": (-0.45, 0.45), "ylim": (-0.45, 0.45)}
+    box = {"xlim": (-0.35, 0.35), "ylim": (-0.22, 0.22)}
     for panel, lengths, title in zip(axes[:2], (first, last), titles, strict=True):
         path, motion = paths(system, state, jnp.asarray(lengths))
         path = np.asarray(path)[np.r_[:STEPS, 0]]
