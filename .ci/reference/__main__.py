@@ -29,7 +29,7 @@ MODULES = (
 LABEL = re.compile(r"[A-Z][a-z]+")
 NAMES = r"\*{0,2}[^\W\d]\w*(?:, \*{0,2}[^\W\d]\w*)*"
 DEFINITION = re.compile(rf"({NAMES}): +(.*)")
-NEXT = re.compile(rf"; (?={NAMES}: )")
+NEXT = re.compile(rf"; (?!(?:True|False|None): )(?={NAMES}: )")
 
 
 def markdown(docstring: str) -> str:

@@ -234,6 +234,7 @@ def test_the_reference_lists_arguments_and_keeps_equations(reference):
     limits = re.search(r'<section id="Limits">.*?</section>', door, re.DOTALL)[0]
     assert re.search(r"<li><strong>stiffness</strong>: \[N/m", limits)
     assert re.search(r"<li><strong>damping</strong>: \[N s/m", limits)
+    assert "<strong>False</strong>" not in limits  # a value that a line explains, no argument
     force = re.search(r'<section id="LimitForce">.*?</section>', door, re.DOTALL)[0]
     equations = " ".join(re.findall(r"<code>(.*?)</code>", force, re.DOTALL))
     assert "f = k x" in html.unescape(re.sub(r"<[^>]+>", "", equations))

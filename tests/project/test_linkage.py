@@ -1,0 +1,51 @@
+"""The example that designs a linkage: simulated paths and their derivatives are the exact ones."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from support.mechanisms import compiled
+
+FOLDER = Path(__file__).parents[2] / "examples"
+# First order in steps of 0.1 rad, whose projections move the crank too; more where links align.
+OF_A_STEP = 3e-2
+
+
+@pytest.fixture(scope="module")
+def linkage():
+    sys.path.insert(0, str(FOLDER))
+    yield importlib.import_module("linkage")
+    sys.path.remove(str(FOLDER))
+
+
+def exact(linkage, lengths):
+    """Paths (steps, 2, linkages) by the intersection of two circles."""
+    crank, coupler, rocker, x, z, u, v, phase = lengths[:, None]
+    turn = 2 * jnp.pi * (jnp.arange(linkage.STEPS)[:, None] + 1) / linkage.STEPS
+    knee_x, knee_z = crank * jnp.cos(phase + turn), crank * jnp.sin(phase + turn)
+    far = jnp.hypot(x - knee_x, z - knee_z)
+    cosine = (coupler**2 + far**2 - rocker**2) / (2 * coupler * far)
+    angle = jnp.arctan2(z - knee_z, x - knee_x) + jnp.arccos(cosine)
+    c, s = jnp.cos(angle), jnp.sin(angle)
+    return jnp.stack([knee_x + c * u - s * v, knee_z + s * u + c * v], 1)
+
+
+@pytest.mark.slow
+def test_simulated_paths_and_their_derivatives_are_those_of_the_geometry(linkage):
+    lengths = jnp.asarray(linkage.random_linkages(3), jnp.float64)
+    along = jnp.asarray(linkage.UPPER - linkage.LOWER)[:, None] * jnp.ones_like(lengths)
+
+    def moved(function):
+        with jax.numpy_rank_promotion("allow"):
+            return compiled(lambda x, dx: jax.jvp(function, (x,), (dx,)))(lengths, along)
+
+    system, state = linkage.linkage()
+    simulated = moved(lambda lengths: linkage.paths(system, state, lengths)[0])
+    for value, expected in zip(simulated, moved(lambda x: exact(linkage, x)), strict=True):
+        size = np.abs(expected).max()
+        np.testing.assert_allclose(value, expected, atol=OF_A_STEP * size)
