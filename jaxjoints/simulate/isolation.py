@@ -15,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
-from jax.custom_derivatives import SymbolicZero
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import largest, materialize
+from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, largest, materialize
 from ..algebra.pytree import replace
 from ..model.external import settled
 from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
@@ -147,7 +146,7 @@ def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
     then; a scheme that has `at_solution()` takes them for the solution.
     """
     new, info, cause = attempted(*primals)
-    cause, impulse = checkpoint_name((cause, new.impulse), OUTCOME)
+    cause, impulse = jax.tree.map(lambda x: checkpoint_name(x, OUTCOME), (cause, new.impulse))
     bad = cause != Cause.NONE
     leaves, structure = jax.tree.flatten(primals)
     slopes = jax.tree.leaves(tangents)
@@ -170,7 +169,7 @@ def _attempted_jvp(primals: tuple, tangents: tuple) -> tuple:
     return (new, info, cause), slope
 
 
-attempted.defjvp(_attempted_jvp, symbolic_zeros=True)
+attempted.defjvp(_attempted_jvp, symbolic_zeros=SYMBOLIC_ZEROS)
 
 
 def _clipped(system: System, state: State, control: Control) -> Control:
