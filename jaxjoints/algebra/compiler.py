@@ -1,26 +1,92 @@
-"""Ways around what XLA does badly: what is stored, and how slopes and sums are taken."""
+"""Ways around what XLA and JAX do badly, all of them, each with a switch.
 
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+Every entry below says what goes wrong, the version of jaxlib where that was seen, and what the
+workaround gains. `tests/benchmarks/workarounds.py` measures the gains by means of `disabled`.
+What JAX does not promise to keep is imported in this file alone, with a substitute for versions
+that lack it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
-from jax.experimental.xla_metadata import set_xla_metadata
+
+try:
+    from jax.custom_derivatives import SymbolicZero
+
+    # Whether `custom_jvp` can tell which tangents are zero, and the type of those.
+    SYMBOLIC_ZEROS = True
+except ImportError:
+    SymbolicZero, SYMBOLIC_ZEROS = (), False
+
+try:
+    from jax.experimental.xla_metadata import set_xla_metadata
+except ImportError:
+    # The programs of `stored` are right without their marks, only slower.
+    def set_xla_metadata(**marks: str) -> nullcontext:
+        """Without effect."""
+        return nullcontext()
+
 
 T = TypeVar("T")
 
+SWITCHES = (
+    "stored",
+    "materialize",
+    "with_slopes",
+    "spread",
+    "largest",
+    "arctan",
+    "add_at",
+    "take_slices",
+    "scan",
+)
+_disabled: set[str] = set()
+
+
+@contextmanager
+def disabled(*names: str) -> Iterator[None]:
+    """Programs traced within it do without some of the `SWITCHES`; for benchmarks.
+
+    The switches are read while JAX traces. A compiled program has no trace of them.
+    """
+    if unknown := set(names) - set(SWITCHES):
+        raise ValueError(f"disabled: {sorted(unknown)} are none of {', '.join(SWITCHES)}")
+    before = set(_disabled)
+    # What JAX has traced with other switches must not be used again.
+    jax.clear_caches()
+    _disabled.update(names)
+    try:
+        yield
+    finally:
+        _disabled.intersection_update(before)
+        jax.clear_caches()
+
 
 def stored(function: Callable) -> Callable:
-    """`function` of arrays, computed in its own right on CPUs, its result put into memory.
+    """`function` of arrays, whose result XLA on CPUs computes once and puts into memory.
 
-    XLA on CPUs fuses a product into whatever reads it and computes its elements anew for each of
-    the elements that need them: six times for a product of products, ten times for a
-    factorization; in a chain of small algebra, work and compile time multiply from link to link.
-    It drops an optimization barrier before it does so (jaxlib 0.10); a call that is not inlined
-    prevents it. Batching and differentiation pass through. On other devices it is `function`.
+    XLA on CPUs fuses a product into every reader and computes its elements again for each element
+    that needs them: six times for a product of products, ten times for a factorization. In a chain
+    of small algebra, work and compile time multiply from link to link. XLA removes an optimization
+    barrier before it fuses (jaxlib 0.10, 0.12). A call that is not inlined prevents the fusion.
+    Batching and differentiation pass through. On other devices the result is that of `function`.
     """
+    call = _call(function)
+
+    def chosen(*arrays: Array) -> Array:
+        return function(*arrays) if "stored" in _disabled else call(*arrays)
+
+    return chosen
+
+
+def _call(function: Callable) -> Callable:
+    """`function` of arrays, on CPUs as a call that XLA does not inline."""
     inner = jax.jit(function)
 
     def inlined(*arrays: Array) -> Array:
@@ -36,45 +102,46 @@ def stored(function: Callable) -> Callable:
         with set_xla_metadata(inlineable="false"):
             return call(*arrays)
 
-    def chosen(*arrays: Array) -> Array:
-        return lax.platform_dependent(*arrays, cpu=apart, default=inlined)
-
-    return chosen
+    return lambda *arrays: lax.platform_dependent(*arrays, cpu=apart, default=inlined)
 
 
 def materialize(tree: T) -> T:
-    """The same arrays and their cotangents, each computed once and `stored`, whatever reads it.
+    """The same arrays and their cotangents, each computed once and kept in memory as by `stored`.
 
-    What a batch shares, its last axis 1, is left as it is: XLA computes it once before the loop,
-    but no call.
+    What a batch shares, its last axis 1, is left as it is: XLA computes it once before the loop
+    over time, but no call.
     """
+    if "materialize" in _disabled:
+        return tree
     leaves, structure = jax.tree.flatten(tree)
     batch = max((x.shape[-1] for x in leaves if x.ndim), default=1)
     own = [not x.ndim or batch == 1 or x.shape[-1] > 1 for x in leaves]
-    kept = iter(_times_one_stored(*(x for x, one in zip(leaves, own, strict=True) if one)))
+    kept = iter(_times_one_apart(*(x for x, one in zip(leaves, own, strict=True) if one)))
     leaves = [next(kept) if one else x for x, one in zip(leaves, own, strict=True)]
     return jax.tree.unflatten(structure, leaves)
 
 
 def _times_one(*arrays: Array) -> list[Array]:
-    """The same arrays by a product, of which the reverse derivative is one too: what hands on its
-    arguments would be left out there.
+    """The same arrays by a product, of which the reverse derivative is one too: JAX leaves out of
+    the way back a call that hands on its arguments.
     """
     return [x * 1 if jnp.issubdtype(x.dtype, jnp.inexact) else x for x in arrays]
 
 
-_times_one_stored = stored(_times_one)
+_times_one_apart = _call(_times_one)
 
 
-def elementwise(function: Callable) -> Callable:
+def with_slopes(function: Callable) -> Callable:
     """`function` of arrays of one shape, item by item, `stored`, whose derivative keeps its slopes
     alone, computed with the value.
 
     Otherwise reverse differentiation keeps every intermediate result, an array each, and walks back
-    through all of them.
+    through all of them (JAX 0.10, 0.12).
     """
+    if "with_slopes" in _disabled:
+        return stored(function)
 
-    def with_slopes(*arrays: Array) -> tuple:
+    def value_and_slopes(*arrays: Array) -> tuple:
         slopes = []
         for i, x in enumerate(arrays):
             along = lambda y, i=i: function(*arrays[:i], y, *arrays[i + 1 :])  # noqa: E731
@@ -86,7 +153,7 @@ def elementwise(function: Callable) -> Callable:
 
     @call.defjvp
     def rule(primals: tuple, tangents: tuple) -> tuple:
-        value, slopes = stored(with_slopes)(*primals)
+        value, slopes = stored(value_and_slopes)(*primals)
         changes = [
             jax.tree.map(partial(jnp.multiply, tangent), slope)
             for slope, tangent in zip(slopes, tangents, strict=True)
@@ -99,21 +166,175 @@ def elementwise(function: Callable) -> Callable:
 def spread(x: Array, axis: int, count: int) -> Array:
     """x, `count` times along a new axis, which reverse differentiation adds up slice by slice.
 
-    It would reduce what was broadcast, and XLA on CPUs reduces few items slowly.
+    The derivative of a broadcast is a sum over few items, which XLA on CPUs gives to a library that
+    takes up to 100 µs for 5 × 10 × 128 (jaxlib 0.10).
     """
     once = jnp.expand_dims(x, axis)
+    if "spread" in _disabled:
+        return jnp.broadcast_to(once, (*x.shape[:axis], count, *x.shape[axis:]))
     # No copy at all has nothing to put together.
     return lax.concatenate([once] * count, axis) if count else jnp.repeat(once, 0, axis)
 
 
 def largest(x: Array, axes: int) -> Array:
-    """Largest item over the leading axes.
+    """Largest item over the leading axes, by halves.
 
-    By halves: with few trailing items a reduction of XLA on CPUs takes as long as a factorization.
+    A reduction of XLA on CPUs with few trailing items takes as long as a factorization: 96 µs for
+    the largest of 60 × 128 (jaxlib 0.10).
     """
+    if "largest" in _disabled:
+        return jnp.max(x, axis=tuple(range(axes)))
     x = x.reshape((-1, *x.shape[axes:]))
     while (n := x.shape[0]) > 1:
         half = (n + 1) // 2
         # The two halves overlap where n is odd.
         x = jnp.maximum(x[:half], x[n - half :])
     return x[0]
+
+
+def arctan2(y: Array, x: Array) -> Array:
+    """Angle in [-π, π] [rad] of (x, y), 0 at (0, 0), by a reduced series, right to 2 roundings.
+
+    XLA on CPUs calls a function for each item: 11 µs for 1280 numbers in float32 where the series
+    takes 1.3 µs (jaxlib 0.10). So it does for asin and tan.
+    """
+    if "arctan" in _disabled:
+        return lax.atan2(y, x)
+    ay, ax = jnp.abs(y), jnp.abs(x)
+    long, short = jnp.maximum(ay, ax), jnp.minimum(ay, ax)
+    beyond = short > np.tan(np.pi / 8).item() * long
+    over = jnp.where(beyond, short - long, short)
+    # Protects the division from (0, 0).
+    t = over / jnp.where(beyond, short + long, jnp.where(long > 0, long, 1.0))
+    angle = t * arctan_series(t * t)
+    angle = jnp.where(beyond, np.pi / 4 + angle, angle)
+    angle = jnp.where(ay > ax, np.pi / 2 - angle, angle)
+    return jnp.copysign(jnp.where(x < 0, np.pi - angle, angle), y)
+
+
+def arctan_series(x: Array) -> Array:
+    """arctan t / t of x = t², t up to tan π/8; see `arctan2`."""
+    # The first term dropped is below rounding.
+    terms = {4: 9, 8: 20}[x.dtype.itemsize]
+    if "arctan" in _disabled:
+        # Protects √, the division and their derivatives from t = 0.
+        small = x < jnp.finfo(x.dtype).eps ** 0.5
+        t = jnp.sqrt(jnp.where(small, 1.0, x))
+        return jnp.where(small, 1 - x / 3, lax.atan2(t, jnp.ones_like(t)) / t)
+    total = jnp.zeros_like(x)
+    for n in reversed(range(terms)):
+        total = total * x + (-1) ** n / (2 * n + 1)
+    return total
+
+
+def take(x: Array, index: np.ndarray, axis: int) -> Array:
+    """Items at constant places; a contiguous range is a slice."""
+    start, stop = int(index[0]), int(index[-1]) + 1
+    if np.array_equal(index, np.arange(start, stop)):
+        return lax.slice_in_dim(x, start, stop, axis=axis)
+    return x.at[(slice(None),) * axis + (index,)].get(mode="promise_in_bounds")
+
+
+# Rounds of `add_at`, and places for each value up to which a round is no waste.
+ROUNDS = 3
+WASTE = 4
+
+
+def add_at(x: Array, index: np.ndarray, values: Array, axis: int) -> Array:
+    """x with values added at constant places, which may repeat; batches of one are spread.
+
+    XLA's scatter on CPUs takes its operands apart first: adding 8 blocks 6 × 6 to 5 places for 128
+    environments took 19 µs (jaxlib 0.10), and 2.6 µs by gathering for each place what it gets, in
+    as many rounds as a place gets values. What few places get in further rounds is scattered, so
+    that the program does not grow with the rounds.
+    """
+    batch = jnp.broadcast_shapes(x.shape[axis + 1 :], values.shape[axis + 1 :])
+    x = jnp.broadcast_to(x, (*x.shape[: axis + 1], *batch))
+    before = (slice(None),) * axis
+    if "add_at" in _disabled:
+        return x.at[(*before, index)].add(values, mode="promise_in_bounds")
+    rounds, rest = _rounds(tuple(map(int, index)), x.shape[axis])
+    values = materialize(values)
+    for chosen, there in rounds:
+        part = take(values, np.array(chosen), axis)
+        if not all(there):
+            mask = np.array(there).reshape((-1,) + (1,) * (x.ndim - axis - 1))
+            part = jnp.where(mask, part, 0)
+        x = x + part
+    if rest:
+        left = take(values, np.array(rest), axis)
+        x = x.at[(*before, index[np.array(rest)])].add(left, mode="promise_in_bounds")
+    return x
+
+
+@lru_cache(maxsize=1024)
+def _rounds(index: tuple[int, ...], size: int) -> tuple[list, list[int]]:
+    """Values to add at `size` places: in rounds, of one for each place, where that is no waste.
+
+    Returns: for each round the value for each place, and whether there is one; the values left
+    """
+    waiting: list[list[int]] = [[] for _ in range(size)]
+    for value, place in enumerate(index):
+        waiting[place].append(value)
+    rounds = []
+    while len(rounds) < ROUNDS and 0 < size <= WASTE * sum(map(bool, waiting)):
+        rounds.append(([first[0] if first else 0 for first in waiting], [*map(bool, waiting)]))
+        waiting = [others[1:] for others in waiting]
+    return rounds, sorted(value for others in waiting for value in others)
+
+
+# Parts of a concatenation up to which XLA on CPUs makes one loop of it (jaxlib 0.10).
+MOST_PARTS = 8
+
+
+def take_slices(x: Array, index: np.ndarray, axis: int) -> Array:
+    """Items at constant places, `stored`: in slices where these are few.
+
+    A gather and a transposition of what was gathered take twice as long on CPUs (jaxlib 0.10).
+    """
+    runs = np.split(index, np.flatnonzero(np.diff(index) != 1) + 1)
+
+    def sliced(x: Array) -> Array:
+        ends = ((int(run[0]), int(run[-1]) + 1) for run in runs)
+        return jnp.concatenate([lax.slice_in_dim(x, *two, axis=axis) for two in ends], axis)
+
+    few = len(runs) <= MOST_PARTS and "take_slices" not in _disabled
+    arranged = sliced if few else partial(take, index=index, axis=axis)
+    # What a batch shares, XLA computes before the loop over time, but no call.
+    return arranged(x) if x.shape[-1] == 1 else stored(arranged)(x)
+
+
+def scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:
+    """`jax.lax.scan`, where one step is no loop.
+
+    JAX traces a loop in a loop anew for each of them when it differentiates (JAX 0.10).
+    """
+    if length != 1 or "scan" in _disabled:
+        return lax.scan(function, carry, xs, length=length)
+    carry, y = function(carry, jax.tree.map(lambda x: x[0], xs))
+    return carry, jax.tree.map(lambda x: x[None], y)
+
+
+def register(cls: type, data: tuple[str, ...], meta: tuple[str, ...]) -> None:
+    """Let JAX see a dataclass as a tree: the fields `data` are its branches, `meta` its type.
+
+    Trees of different classes that `register_dataclass` has registered compare equal where their
+    fields are equal, and `jit` then runs, now and then, what it compiled for the other class: 302
+    of 7752 calls of a small program (jaxlib 0.10). Trees of explicit functions differ.
+    """
+    keys = tuple(jax.tree_util.GetAttrKey(name) for name in data)
+
+    def flatten(record: Any) -> tuple[tuple, tuple]:
+        values = vars(record)
+        return tuple(values[name] for name in data), tuple(values[name] for name in meta)
+
+    def flatten_with_keys(record: Any) -> tuple[tuple, tuple]:
+        leaves, statics = flatten(record)
+        return tuple(zip(keys, leaves, strict=True)), statics
+
+    def unflatten(statics: tuple, leaves: tuple) -> Any:
+        record = object.__new__(cls)
+        vars(record).update(zip(data, leaves, strict=True), **dict(zip(meta, statics, strict=True)))
+        return record
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)

@@ -7,6 +7,8 @@ from typing import Any, TypeVar, dataclass_transform
 import jax
 import jax.numpy as jnp
 
+from .compiler import register
+
 Record = TypeVar("Record")
 replace = dataclasses.replace
 
@@ -33,24 +35,7 @@ def struct(cls: type[Record]) -> type[Record]:
     fields = dataclasses.fields(cls)
     meta = tuple(f.name for f in fields if f.metadata.get("static", False))
     data = tuple(f.name for f in fields if f.name not in meta)
-    keys = tuple(jax.tree_util.GetAttrKey(name) for name in data)
-
-    def flatten(record: Record) -> tuple[tuple, tuple]:
-        values = vars(record)
-        return tuple(values[name] for name in data), tuple(values[name] for name in meta)
-
-    def flatten_with_keys(record: Record) -> tuple[tuple, tuple]:
-        leaves, statics = flatten(record)
-        return tuple(zip(keys, leaves, strict=True)), statics
-
-    def unflatten(statics: tuple, leaves: tuple) -> Record:
-        record = object.__new__(cls)
-        vars(record).update(zip(data, leaves, strict=True), **dict(zip(meta, statics, strict=True)))
-        return record
-
-    # Not `register_dataclass`: with jaxlib 0.10 its trees compare equal for different classes with
-    # the same fields, and `jit` then runs, now and then, what it compiled for the other class.
-    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    register(cls, data, meta)
     return cls
 
 

@@ -17,10 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
-from jax.custom_derivatives import SymbolicZero
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import largest, materialize
+from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, largest, materialize
 from ..algebra.pytree import replace
 from ..model.external import settled
 from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
@@ -162,7 +161,8 @@ def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
     with `Scheme.at_solution` takes them for the solution.
     """
     new, info, cause = _contained(*primals)
-    cause, impulses = checkpoint_name((cause, new.warm_start), _OUTCOME)
+    kept = cause, new.warm_start
+    cause, impulses = jax.tree.map(lambda x: checkpoint_name(x, _OUTCOME), kept)
     bad = cause != Cause.NONE
     leaves, structure = jax.tree.flatten(primals)
     slopes = jax.tree.leaves(tangents)
@@ -185,7 +185,7 @@ def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
     return (new, info, cause), slope
 
 
-_contained.defjvp(_contained_jvp, symbolic_zeros=True)
+_contained.defjvp(_contained_jvp, symbolic_zeros=SYMBOLIC_ZEROS)
 
 
 def _clipped(system: System, state: State, control: Control) -> Control:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.tree_util import Partial
 
+from ..algebra.compiler import scan
 from ..algebra.pytree import map_trailing
 from ..assembly.layout import mechanism_of
 from ..build.checks.stepping import check_policy, check_shapes, check_time_step
@@ -176,11 +177,11 @@ def _run(
             moved, info = advance(carry[0], control)
             return (moved, None if record is None else info), None
 
-        return _scan(one, carry, None, counts.steps)
+        return scan(one, carry, None, counts.steps)
 
     def unit(carry, controls):
         """Intervals between two records."""
-        carry, _ = _scan(interval, carry, controls, counts.intervals)
+        carry, _ = scan(interval, carry, controls, counts.intervals)
         (state, _), info = carry
         if record is None:
             return carry, state
@@ -190,7 +191,7 @@ def _run(
 
     def chunk(carry, controls):
         """Units whose inner states are computed again in reverse differentiation."""
-        return _scan(unit, carry, controls, counts.units)
+        return scan(unit, carry, controls, counts.units)
 
     info = None
     if record is not None:
@@ -202,19 +203,9 @@ def _run(
         arrays = jax.tree.map(
             lambda x: jnp.repeat(x, counts.repeats, axis=0).reshape(shape + x.shape[1:]), controls
         )
-    carry, records = _scan(saved(chunk), ((state, cause), info), arrays, counts.chunks)
+    carry, records = scan(saved(chunk), ((state, cause), info), arrays, counts.chunks)
     merge = (counts.chunks * counts.units,)
     return carry[0][0], jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records)
-
-
-def _scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:
-    """`jax.lax.scan`, where one step is no loop: where loops lie in loops, JAX differentiates what
-    is inside once for each.
-    """
-    if length != 1:
-        return jax.lax.scan(function, carry, xs, length=length)
-    carry, y = function(carry, jax.tree.map(lambda x: x[0], xs))
-    return carry, jax.tree.map(lambda x: x[None], y)
 
 
 def _counts(

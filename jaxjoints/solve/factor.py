@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..algebra.compiler import stored
+from ..algebra.compiler import add_at, stored, take, take_slices
 from ..algebra.dense import (
     cholesky_inverse,
     multiply,
@@ -20,12 +20,9 @@ from ..algebra.dense import (
     product_transposed,
     transposed_product,
 )
-from ..algebra.indexing import add_at, take
 from ..algebra.pytree import struct
 from .graph import Level, Plan
 
-# Slices up to which items are put in order slice by slice; XLA on CPUs makes no one loop of more.
-MOST_SLICES = 8
 # Slots up to which edges are taken slice by slice; beyond, code would grow with them.
 UNROLLED_SLOTS = 3
 
@@ -71,8 +68,8 @@ def assemble(plan: Plan, H: Sequence[Array], Y: Sequence[Array]) -> Blocks:
         # Gathered first: inside the product the same items would be looked up six times.
         pairs = [
             (
-                _arranged(H[shared.later_side], shared.later),
-                _arranged(Y[shared.pivot_side], shared.pivot),
+                take_slices(H[shared.later_side], shared.later, 2),
+                take_slices(Y[shared.pivot_side], shared.pivot, 2),
             )
             for shared in plan.shared
         ]
@@ -218,18 +215,3 @@ def per_edge(level: Level, x: Array, axis: int) -> Array:
     if len(level.counts) > UNROLLED_SLOTS:
         return take(x, level.pivot, axis)
     return jnp.concatenate([lax.slice_in_dim(x, 0, n, axis=axis) for n in level.counts], axis)
-
-
-def _arranged(x: Array, index: np.ndarray) -> Array:
-    """Matrices x at constant places, stored: in slices where these are few, which takes half as
-    long on CPUs as to gather and to turn what has been gathered.
-    """
-    runs = np.split(index, np.flatnonzero(np.diff(index) != 1) + 1)
-
-    def sliced(x):
-        ends = ((int(run[0]), int(run[-1]) + 1) for run in runs)
-        return jnp.concatenate([x[:, :, start:stop] for start, stop in ends], axis=2)
-
-    arranged = sliced if len(runs) <= MOST_SLICES else partial(take, index=index, axis=2)
-    # What a batch shares, XLA computes before the loop, but no call.
-    return arranged(x) if x.shape[-1] == 1 else stored(arranged)(x)

@@ -1,6 +1,8 @@
-"""What keeps programs small changes no value and no derivative."""
+"""What keeps programs small changes no value and no derivative, and can be switched off."""
 
+import ast
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -51,13 +53,13 @@ def test_what_a_batch_shares_is_materialized_by_no_call():
     assert compiler.materialize(one) is not one, "a batch of one shares nothing"
 
 
-def test_elementwise_has_all_derivatives_of_what_it_computes():
+def test_a_function_with_slopes_has_all_derivatives_of_what_it_computes():
     """Value, forward and reverse, mapped and of second order, of two inputs and two results."""
 
     def pair(x, y):
         return jnp.sin(x) * y, x / (1 + y * y)
 
-    own = compiler.elementwise(pair)
+    own = compiler.with_slopes(pair)
     x = jnp.linspace(0.1, 2.0, 6).reshape(2, 3)
     y = jnp.cos(x)
     check_grads(own, (x, y), order=2, rtol=1e-6)
@@ -86,3 +88,78 @@ def test_what_a_stored_function_consists_of_is_not_kept_apart(reverse):
         if " call(" in line
     ]
     assert len(calls) == (2 if reverse else 1), calls
+
+
+def add_some(x):
+    """Values added at places of which one repeats and one gets nothing."""
+    index = np.array([0, 3, 0, 1])
+    return compiler.add_at(jnp.zeros((2, 5, 4), x.dtype), index, x[:2, :4], 1)
+
+
+def cumulated(x):
+    """Sums over the first axis, by a loop of one step."""
+    return compiler.scan(lambda total, y: (total + y, total * y), x[1], x[:1], 1)[1]
+
+
+# What the workarounds compute, each of an array (4, 4, 4).
+WORKED_AROUND = {
+    "stored": lambda x: compiler.stored(dense.product)(x, x),
+    "materialize": lambda x: compiler.materialize(x * x),
+    "with_slopes": lambda x: compiler.with_slopes(jnp.sin)(x),
+    "spread": lambda x: compiler.spread(x, 1, 3),
+    "largest": lambda x: compiler.largest(x, 2),
+    "arctan": lambda x: compiler.arctan2(x, x[::-1]) + compiler.arctan_series(0.01 * x * x),
+    "add_at": add_some,
+    "take_slices": lambda x: compiler.take_slices(x, np.array([2, 3, 0, 1]), 1),
+    "scan": cumulated,
+}
+
+
+def instructions(function, x):
+    """The program of a function and its derivative, as JAX hands it to XLA."""
+    both = jax.jit(lambda x: jax.value_and_grad(lambda x: jnp.sum(function(x)))(x))
+    return both.lower(x).as_text()
+
+
+def test_every_workaround_has_a_switch():
+    assert set(WORKED_AROUND) == set(compiler.SWITCHES)
+
+
+@pytest.mark.parametrize("name", compiler.SWITCHES)
+def test_a_switch_changes_the_program_and_neither_value_nor_derivative(name):
+    x = draw(4, 4, 4)[0]
+    function = WORKED_AROUND[name]
+
+    def outcome():
+        return jax.value_and_grad(lambda x: jnp.sum(jnp.cos(function(x))))(x)
+
+    program, expected = instructions(function, x), outcome()
+    with compiler.disabled(name):
+        without, actual = instructions(function, x), outcome()
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-14), actual, expected)
+    assert without != program
+    assert instructions(function, x) == program, "afterwards all is as it was before"
+
+
+def test_an_unknown_switch_is_refused():
+    with pytest.raises(ValueError, match="'fast'.* none of stored, "):
+        with compiler.disabled("fast"):
+            pass
+
+
+def test_what_jax_does_not_promise_to_keep_is_imported_in_one_file_alone():
+    private = ("jax._src", "jax.experimental", "jax.custom_derivatives", "jax.interpreters")
+    package = Path(compiler.__file__).parents[1]
+    users = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in getattr(node, "names", ()) if hasattr(alias, "name")]
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{name}" for name in names]
+            elif isinstance(node, ast.Attribute):
+                names = [ast.unparse(node)]
+            elif not isinstance(node, ast.Import):
+                continue
+            if any(name.startswith(private) for name in names):
+                users.add(path.relative_to(package).as_posix())
+    assert users == {"algebra/compiler.py"}
