@@ -19,7 +19,7 @@ IMPORTS_OF_FOLDERS = {
     "assembly": {"algebra", "couplings", "laws", "solve", "model"},
     "build": {"algebra", "couplings", "laws", "solve", "model", "assembly"},
     "schemes": {"algebra", "laws", "solve", "model", "assembly"},
-    "simulate": {"algebra", "laws", "solve", "model", "assembly", "build", "schemes"},
+    "simulate": {"algebra", "laws", "model", "assembly", "build", "schemes"},
     "tools": {"algebra", "couplings", "laws", "model", "schemes", "simulate"},
 }
 # What may stand in the package's root.
