@@ -175,8 +175,8 @@ def _layout(
     # A node is a joint or transmission that has rows: the group, and which of it.
     nodes = [
         (g, i)
-        for g, (group, own) in enumerate(zip(groups, rows, strict=True))
-        if own.wrenches
+        for g, (group, group_layout) in enumerate(zip(groups, rows, strict=True))
+        if group_layout.wrenches
         for i in range(len(group.bodies))
     ]
     bodies = [groups[g].bodies[i] for g, i in nodes]
@@ -209,14 +209,14 @@ def _layout(
         permutations.append(None if same else tuple(map(int, order)))
     height = max(heights)
     row, node, unused, without_error = [], [], [], []
-    for own, at in zip(rows, places, strict=True):
-        for coordinate in own.coordinates:
-            row += [own.place(coordinate)] * len(at)
+    for group_layout, at in zip(rows, places, strict=True):
+        for coordinate in group_layout.coordinates:
+            row += [group_layout.place(coordinate)] * len(at)
             node += at
-        unused += [(r, place) for place in at for r in range(len(own.wrenches), height)]
-        lacking = np.flatnonzero(~own.has_error)
+        unused += [(r, place) for place in at for r in range(len(group_layout.wrenches), height)]
+        lacking = np.flatnonzero(~group_layout.has_error)
         without_error += [(int(r), place) for place in at for r in lacking]
-    only_errors = not any(g.extra or own.held for g, own in zip(groups, rows, strict=True))
+    more = any(group.extra for group in groups) or any(layout.held for layout in rows)
     structure = RowStructure(
         plan=plan,
         bodies=world,
@@ -226,7 +226,7 @@ def _layout(
         node=tuple(node),
         unused=tuple(unused) if nodes else ((0, 0),),
         without_error=tuple(without_error),
-        independent=only_errors and is_tree(moved),
+        independent=not more and is_tree(moved),
     )
     slots = _slots(groups, rows)
     return Layout(rows, orders, tuple(permutations), structure, slots, rigid, engages)
@@ -236,8 +236,8 @@ def _slots(groups: Sequence[_Group], rows: Sequence[GroupLayout]) -> tuple[Slot,
     """Slots of each kind: as many as a coordinate has laws of it at most."""
     # The first coordinate row of each coordinate of a group in the system's.
     first, total = {}, 0
-    for g, (group, own) in enumerate(zip(groups, rows, strict=True)):
-        for coordinate in own.coordinates:
+    for g, (group, group_layout) in enumerate(zip(groups, rows, strict=True)):
+        for coordinate in group_layout.coordinates:
             first[g, coordinate] = total
             total += len(group.bodies)
     slots = []
@@ -252,9 +252,9 @@ def _slots(groups: Sequence[_Group], rows: Sequence[GroupLayout]) -> tuple[Slot,
                     and law.kind is kind
                     and law.two_sided == two_sided
                 ]
-                for coordinate in own.coordinates
+                for coordinate in group_layout.coordinates
             ]
-            for group, own in zip(groups, rows, strict=True)
+            for group, group_layout in zip(groups, rows, strict=True)
         ]
         most = max((len(laws) for group in chosen for laws in group), default=0)
         for rank in range(most):
@@ -272,10 +272,10 @@ def _normals(
     laws: tuple[tuple[int | None, ...], ...],
     first: dict[tuple[int, int], int],
 ) -> tuple[int, ...]:
-    """`Slot.normal` of a slot with the given laws; first: row of each coordinate of a group."""
+    """`Slot.normal` of a slot with certain laws; first: row of each coordinate of a group."""
     normal, follows = [], False
-    for g, (group, own) in enumerate(zip(groups, rows, strict=True)):
-        for coordinate, law in zip(own.coordinates, laws[g], strict=True):
+    for g, (group, group_layout) in enumerate(zip(groups, rows, strict=True)):
+        for coordinate, law in zip(group_layout.coordinates, laws[g], strict=True):
             other = None if law is None else group.laws[law].normal
             follows |= other is not None
             start = first[g, coordinate if other is None else other]

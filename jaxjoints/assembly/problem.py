@@ -196,14 +196,14 @@ def _filled(
 
 
 def _stacked(
-    slot: Slot, laws: list[RowLaw | None], everyone: list[list[RowLaw | None]], zero: Array
+    slot: Slot, laws: list[RowLaw | None], all_laws: list[list[RowLaw | None]], zero: Array
 ) -> Bound | Latch:
     """The laws of a group in a slot as one record, arrays (coordinate rows of the group, *batch).
 
-    laws: of each coordinate row; everyone: of all groups, whose fields the record has
+    laws: of each coordinate row; all_laws: of all groups, whose fields the record has
     zero: of shape (n, *batch)
     """
-    present = [vars(law) for each in everyone for law in each if law is not None]
+    present = [vars(law) for each in all_laws for law in each if law is not None]
     fields = [name for name in present[0] if any(_is_array(law[name]) for law in present)]
 
     def stacked(name):

@@ -174,20 +174,22 @@ def _engaged(system: System, state: State) -> Array:
     system: with all batch axes
     """
     q, none = state.q, jnp.zeros_like(state.engagement)
-    found = none
+    engagement = none
     for group in system.groups:
-        own = q[coordinate_indices(group)]
-        found = engaged_after(group, coordinate_indices(group), own, 0 * own, none, found)
+        places = coordinate_indices(group)
+        engagement = engaged_after(group, places, q[places], 0 * q[places], none, engagement)
     at = {
         j: np.arange(q.shape[0])[system.coordinate(x)] for j, x in enumerate(system.topology.joints)
     }
     for group in system.transmissions:
-        slots = np.stack([np.concatenate([at[j] for j in own]) for own in group.joints], axis=1)
+        slots = np.stack(
+            [np.concatenate([at[j] for j in joints]) for joints in group.joints], axis=1
+        )
         axes = state.time.ndim + 1
         value = map_trailing(lambda t, q: t.value(q), axes, group.transmission, q[slots])
         places = value_indices(system, group)
-        found = engaged_after(group, places, value, 0 * value, none, found)
-    return found
+        engagement = engaged_after(group, places, value, 0 * value, none, engagement)
+    return engagement
 
 
 @dataclass(frozen=True)

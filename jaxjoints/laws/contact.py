@@ -45,20 +45,20 @@ class ContactLimits(Limits):
         """See `Law.force`."""
         softness = self.stiffness, self.damping, self.erp, self.cfm, self.max_correction
         when = {"engagement": self.engagement, "anticipate": self.anticipate}
-        found = Limits(self.lower, None, *softness, **when).force(at)
+        stop = Limits(self.lower, None, *softness, **when).force(at)
         if self.restitution is None and self.speed is None:
-            return found
+            return stop
         nearest = at.q - self.lower
         if self.anticipate:
             nearest = nearest + jnp.minimum(at.dt * at.qd, 0.0)
         touching = nearest <= 0
         speed = 0.0 if self.speed is None else self.speed
-        bias = jnp.where(touching, found.bias - speed, found.bias)
+        bias = jnp.where(touching, stop.bias - speed, stop.bias)
         if self.restitution is not None:
             approach = speed - at.qd
             bounce = jnp.minimum(bias, -self.restitution * approach - speed)
             bias = jnp.where(touching & (approach > self.bounce_speed), bounce, bias)
-        return replace(found, bias=bias)
+        return replace(stop, bias=bias)
 
     def check(self) -> str | None:
         """See `Law.check`."""

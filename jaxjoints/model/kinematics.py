@@ -247,10 +247,10 @@ def _coasting(mechanism: Mechanism, bodies: _Bodies, transport: bool) -> _Bodies
     turn = 0.5 * quat_multiply(jnp.concatenate([jnp.zeros_like(q[:1]), omega], axis=0), q)
     spin = jnp.zeros_like(omega)
     if transport:
-        own = quat_rotate_inverse(q, omega)[:, :-1]
-        torque = cross(matvec(mechanism.system.inertia, own), own)
+        in_body = quat_rotate_inverse(q, omega)[:, :-1]
+        torque = cross(matvec(mechanism.system.inertia, in_body), in_body)
         rate = matvec(mechanism.inverse_inertia[:, :, :-1], torque)
-        moving = moving_bodies(mechanism.system, own.ndim - 2)
+        moving = moving_bodies(mechanism.system, in_body.ndim - 2)
         spin = quat_rotate(q, with_world(jnp.where(moving, rate, 0.0)))
     return _Bodies(Pose(bodies.velocity, turn), jnp.zeros_like(bodies.velocity), spin)
 

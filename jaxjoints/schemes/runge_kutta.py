@@ -110,10 +110,10 @@ class RungeKutta(Scheme):
         _check(system)
         if not any(law.kind is Linear for _, group in elements(system) for law in group.laws):
             return
-        for found, bound, what in zip(
+        for eigenvalue, bound, what in zip(
             _stiffness(system, state, dt, self.solver), STABLE, ("springs", "dampers"), strict=True
         ):
-            if (worst := float(jnp.max(found))) > bound:
+            if (worst := float(jnp.max(eigenvalue))) > bound:
                 least = float(dt) * (bound / worst) ** (0.5 if what == "springs" else 1.0)
                 warnings.warn(
                     f"RungeKutta: {what} are too stiff for dt {float(dt):.3g}, which is explicit: "
@@ -210,8 +210,8 @@ def _free_rate(mechanism: Mechanism, state: State, control: Control) -> State:
     system = mechanism.system
     q, omega = state.quaternion, state.omega
     inverse = mechanism.inverse_inertia[:, :, :-1]
-    own = quat_rotate_inverse(q, omega)
-    torque = cross(matvec(system.inertia, own), own)
+    in_body = quat_rotate_inverse(q, omega)
+    torque = cross(matvec(system.inertia, in_body), in_body)
     pull = jnp.broadcast_to(system.gravity[:, None], omega.shape)
     wrench = external_wrench(mechanism, state, control, jnp.zeros((), omega.dtype))
     if wrench is not None:

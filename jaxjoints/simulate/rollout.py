@@ -124,15 +124,15 @@ def _rollout(
     if tile in (0, *batch):
         return _run(system, state, controls, dt, scheme, record, counts, policy)
     arrays, function = (None, controls) if callable(controls) else (controls, None)
-    given, structure = jax.tree.flatten((system, state, arrays))
+    leaves, structure = jax.tree.flatten((system, state, arrays))
     ranks = [
         *system.topology.ranks,
         *jax.tree.leaves(STATE_RANKS),
         *([] if arrays is None else [r + 1 for r in control_ranks(arrays)]),
     ]
-    split = [x.ndim > r for x, r in zip(given, ranks, strict=True)]
-    batched = [x for x, one in zip(given, split, strict=True) if one]
-    shared = [x for x, one in zip(given, split, strict=True) if not one]
+    split = [x.ndim > r for x, r in zip(leaves, ranks, strict=True)]
+    batched = [x for x, one in zip(leaves, split, strict=True) if one]
+    shared = [x for x, one in zip(leaves, split, strict=True) if not one]
 
     def run(shared, batched):
         whole, function, dt, scheme, record = shared

@@ -136,9 +136,9 @@ def solve(plan: Plan, factor: Factor, b: Array) -> Array:
         if level.counts:
             near = take(x[: level.reach], level.neighbour - level.stop, 1)
             half = add_at(half, level.pivot, -multiply_transposed(coupling, near), 1)
-        own = multiply_transposed(inverse, half)
-        own = jnp.concatenate([own, rest], axis=0) if rest.shape[0] else own
-        x = jnp.concatenate([own, x], axis=1)
+        first = multiply_transposed(inverse, half)
+        first = jnp.concatenate([first, rest], axis=0) if rest.shape[0] else first
+        x = jnp.concatenate([first, x], axis=1)
     return x
 
 

@@ -197,8 +197,7 @@ def _laws(problem: RowProblem, places: _Places, relaxation: Array) -> _Laws:
         if upper is None:
             lower, upper = none, jnp.where(bound.present > 0, endless, none)
         follows = none if bound.mu is None else bound.mu
-        own = bound.sign, bound.sign, bound.bias, bound.compliance, lower, upper, follows
-        parts.append(own)
+        parts.append((bound.sign, bound.sign, bound.bias, bound.compliance, lower, upper, follows))
     A, rate = diagonal(problem)[row, node], problem.rate[row, node]
     batch = jnp.broadcast_shapes(A.shape[1:], rate.shape[1:], compliance.shape[1:], K.shape[1:])
     slope, sign, constant, compliance, lower, upper, friction = (
@@ -227,14 +226,14 @@ def _on_bodies(problem: RowProblem, row: np.ndarray, node: np.ndarray) -> tuple:
         # Nodes without this side act on nothing there.
         at, whose = np.full(structure.nodes, len(nodes)), np.full(structure.nodes, structure.bodies)
         at[list(nodes)], whose[list(nodes)] = np.arange(len(nodes)), bodies
-        for x, found in ((problem.H[side], H), (problem.Y[side], Y)):
+        for x, rows in ((problem.H[side], H), (problem.Y[side], Y)):
             x = jnp.concatenate([x, jnp.zeros_like(x[:, :, :1])], axis=2)
-            found.append(jnp.moveaxis(x[:, row, at[node]], 0, 1))
+            rows.append(jnp.moveaxis(x[:, row, at[node]], 0, 1))
         body.append(whose[node])
     batch = jnp.broadcast_shapes(*(x.shape[2:] for x in H + Y))
     H, Y = (
-        jnp.stack([jnp.broadcast_to(x, (*x.shape[:2], *batch)) for x in found], axis=1)
-        for found in (H, Y)
+        jnp.stack([jnp.broadcast_to(x, (*x.shape[:2], *batch)) for x in rows], axis=1)
+        for rows in (H, Y)
     )
     return H, Y, np.stack(body, axis=1)
 

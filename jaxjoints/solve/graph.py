@@ -217,7 +217,7 @@ def _level(pivots, later, edges, first, place, heights) -> Level:
         start=pivots[0],
         stop=pivots[-1] + 1,
         height=max(heights[i] for i in pivots),
-        reach=max((heights[i] for own in later for i in own), default=0),
+        reach=max((heights[i] for neighbours in later for i in neighbours), default=0),
         first=first,
         last=first + len(edges),
         counts=tuple(sum(len(each) > s for each in later) for s in range(slots)),
@@ -238,8 +238,8 @@ def _shared_bodies(
         for i, body in enumerate(ordered[later]):
             for k, other in enumerate(ordered[pivot]):
                 if body == other >= 0:
-                    found = (edge, index[i][later], index[k][pivot])
-                    products.setdefault((i, k), []).append(found)
+                    nodes = edge, index[i][later], index[k][pivot]
+                    products.setdefault((i, k), []).append(nodes)
     return tuple(
         SharedBodies(i, k, *_columns(items, 3)) for (i, k), items in sorted(products.items())
     )

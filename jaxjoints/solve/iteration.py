@@ -49,7 +49,7 @@ class Settings(NamedTuple):
     regroup: bool
 
 
-class _Given(NamedTuple):
+class _System(NamedTuple):
     """What does not change on the way: the problem, its smoothing, its matrix."""
 
     problem: RowProblem
@@ -80,12 +80,12 @@ def iterated(
     speed = speeds(problem, start[0])
     unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
     first = _Iterate(0, start, speed, (unknown, unknown), unknown > 0)
-    given = _Given(problem, smoothing, matrix(problem))
+    system = _System(problem, smoothing, matrix(problem))
     few = _few(settings, speed)
-    last = improved(given, first, enough=few)
+    last = improved(system, first, enough=few)
     if few:
         last = jax.lax.while_loop(
-            lambda now: jnp.any(now.wanted), partial(_few_improved, improved, given, few), last
+            lambda now: jnp.any(now.wanted), partial(_few_improved, improved, system, few), last
         )
     return RowSolution(*last.at, *last.left)
 
@@ -99,7 +99,7 @@ def _few(settings: Settings, speed: Array) -> int:
     return few if few >= FEWEST else 0
 
 
-def _few_improved(improved: Callable, given: _Given, few: int, now: _Iterate) -> _Iterate:
+def _few_improved(improved: Callable, system: _System, few: int, now: _Iterate) -> _Iterate:
     """Some of the environments that are wanted further, brought to their end."""
     environments = now.wanted.shape[0]
     _, chosen = jax.lax.top_k(now.wanted.astype(now.speed.dtype), few)
@@ -108,8 +108,8 @@ def _few_improved(improved: Callable, given: _Given, few: int, now: _Iterate) ->
         each = jnp.ndim(x) and x.shape[-1] == environments
         return x.at[..., chosen].get(mode="promise_in_bounds") if each else x
 
-    own, start = jax.tree.map(picked, (given, now))
-    done = improved(own, start, enough=0)
+    few_system, start = jax.tree.map(picked, (system, now))
+    done = improved(few_system, start, enough=0)
     same = chosen[:, None] == jnp.arange(environments, dtype=chosen.dtype)[None]
     place, is_chosen = jnp.argmax(same, axis=0), same.any(axis=0)
 
@@ -125,7 +125,7 @@ def _few_improved(improved: Callable, given: _Given, few: int, now: _Iterate) ->
 def _improved(
     path: np.ndarray,
     begins: np.ndarray,
-    given: _Given,
+    system: _System,
     first: _Iterate,
     enough: int,
 ) -> _Iterate:
@@ -133,7 +133,7 @@ def _improved(
 
     path: smoothing of each step, begins: whether it begins a path (`_paths`)
     """
-    problem, smoothing, blocks = given
+    problem, smoothing, blocks = system
     precision = problem.rate.dtype.itemsize
     share, far = SOLVED[precision], TOLERATED[precision]
     fastest = largest(jnp.abs(coordinate_rows(problem, problem.rate)), 1)[None]
@@ -149,8 +149,8 @@ def _improved(
         # Solved environments stay as they are: what one gets does not depend on its neighbours.
         wanted = wanted & ((left <= last) | (last > NEARLY_SOLVED * last_size))
         old = at, speed, (last, last_size)
-        found = (new, new_speed, (left, size)), old
-        at, speed, left = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), *found)
+        both = (new, new_speed, (left, size)), old
+        at, speed, left = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), *both)
         wanted = wanted & (left[0] > share * left[1])
         # Rescued are only those that are far from solved.
         wanted = wanted & (~jnp.asarray(begins)[step + 1] | (left[0] > far * left[1]))

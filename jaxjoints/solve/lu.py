@@ -53,8 +53,8 @@ def factor_general(plan: Plan, blocks: GeneralBlocks) -> GeneralFactor:
     for level in plan.levels:
         pivots = level.stop - level.start
         P = stored(inverse)(diagonal[:, :, :pivots])
-        own = level.last - level.first
-        L, U = lower[:, :, :own], upper[:, :, :own]
+        edges = level.last - level.first
+        L, U = lower[:, :, :edges], upper[:, :, :edges]
         R = U
         if level.counts:
             L = stored(partial(_right_product, level))(L, P)
@@ -76,11 +76,11 @@ def solve_general(plan: Plan, factor: GeneralFactor, b: Array) -> Array:
     halves = []
     for level, P, L, _ in steps:
         pivots = level.stop - level.start
-        own, b = b[:, :pivots], b[:, pivots:]
+        of_pivots, b = b[:, :pivots], b[:, pivots:]
         if level.counts:
-            update = multiply(L, per_edge(level, own, 1))
+            update = multiply(L, per_edge(level, of_pivots, 1))
             b = add_at(b, level.neighbour - level.stop, -update, 1)
-        halves.append(multiply(P, own))
+        halves.append(multiply(P, of_pivots))
     x = b
     for (level, _, _, R), half in zip(reversed(steps), reversed(halves), strict=True):
         if level.counts:

@@ -206,8 +206,8 @@ def row_speeds(problem: RowProblem, velocity: Array) -> Array:
 def _all_velocities(problem: RowProblem, impulse: Array) -> Array:
     total = None
     for Y, (nodes, bodies) in zip(problem.Y, problem.structure.sides, strict=True):
-        own = impulse if len(nodes) == impulse.shape[1] else impulse[:, np.array(nodes)]
-        part = multiply(Y, own)
+        of_side = impulse if len(nodes) == impulse.shape[1] else impulse[:, np.array(nodes)]
+        part = multiply(Y, of_side)
         if total is None:
             shape = (6, problem.structure.bodies + 1, *part.shape[2:])
             total = jnp.zeros(shape, part.dtype)
