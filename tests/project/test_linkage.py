@@ -26,7 +26,7 @@ def linkage():
 def exact(linkage, lengths):
     """Paths (steps, 2, linkages) by the intersection of two circles."""
     crank, coupler, rocker, x, z, u, v, phase = lengths[:, None]
-    turn = 2 * jnp.pi * (jnp.arange(linkage.STEPS)[:, None] + 1) / linkage.STEPS
+    turn = 2 * jnp.pi * jnp.arange(1.0, linkage.STEPS + 1.0)[:, None] / linkage.STEPS
     knee_x, knee_z = crank * jnp.cos(phase + turn), crank * jnp.sin(phase + turn)
     far = jnp.hypot(x - knee_x, z - knee_z)
     cosine = (coupler**2 + far**2 - rocker**2) / (2 * coupler * far)
