@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.indexing import add_at
+from ..algebra.compiler import add_at
 from ..algebra.pytree import expand, map_trailing, replace
 from ..algebra.rotation import cross
 from ..algebra.spatial import Pose, quat_normalize

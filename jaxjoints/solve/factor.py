@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..algebra.compiler import stored, take_slices
+from ..algebra.compiler import add_at, stored, take, take_slices
 from ..algebra.dense import (
     cholesky_inverse,
     multiply,
@@ -20,7 +20,6 @@ from ..algebra.dense import (
     product_transposed,
     transposed_product,
 )
-from ..algebra.indexing import add_at, take
 from ..algebra.pytree import struct
 from .graph import Level, Plan
 

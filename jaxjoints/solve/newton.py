@@ -30,7 +30,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.indexing import take
+from ..algebra.compiler import take
 from ..algebra.pytree import replace, static, struct
 from .bounds import complementarity, own_scale, widened, widening
 from .factor import Blocks, Factor, add_diagonal

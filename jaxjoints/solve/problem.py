@@ -16,9 +16,8 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import largest, materialize
+from ..algebra.compiler import add_at, largest, materialize, take
 from ..algebra.dense import multiply, multiply_transposed
-from ..algebra.indexing import add_at, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
 from .bounds import BoundedRows, complementarity, own_scale, widened
