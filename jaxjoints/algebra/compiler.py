@@ -1,7 +1,9 @@
 """Ways around what XLA and JAX do badly, all of them, each with a switch.
 
 Every entry below says what goes wrong, the version of jaxlib where that was seen, and what the
-workaround gains. `tests/benchmarks/workarounds.py` measures the gains by means of `disabled`.
+workaround gains. `tests/benchmarks/workarounds.py` measures the gains by means of `disabled`;
+"a piece" is what it times without options (jaxlib 0.10.2, float32, 128 environments, one core of a
+busy machine, where equal programs differ by 5 to 30 %).
 What JAX does not promise to keep is imported in this file alone, with a substitute for versions
 that lack it.
 """
@@ -74,8 +76,12 @@ def stored(function: Callable) -> Callable:
     XLA on CPUs fuses a product into every reader and computes its elements again for each element
     that needs them: six times for a product of products, ten times for a factorization. In a chain
     of small algebra, work and compile time multiply from link to link. XLA removes an optimization
-    barrier before it fuses (jaxlib 0.10, 0.12). A call that is not inlined prevents the fusion.
-    Batching and differentiation pass through. On other devices the result is that of `function`.
+    barrier before it fuses (jaxlib 0.10). A call that is not inlined prevents the fusion. Batching
+    and differentiation pass through. On other devices the result is that of `function`.
+
+    Gains: a piece (an inverse factor and two products) takes 2.0 times as long without it, its
+    derivative 0.7 times. Together with `materialize`, when both came in, a step of a chain of 10
+    went from 3.9 to 1.75 µs and its compilation from 10 to 2.7 s.
     """
     call = _call(function)
 
@@ -91,7 +97,8 @@ def _call(function: Callable) -> Callable:
 
     def inlined(*arrays: Array) -> Array:
         # The mark of the call is not for calls within it: `jnp.where` is one, and would keep apart
-        # what belongs together. And what has the same marks is traced once, for all devices.
+        # what belongs together: the gradient of a chain of 10 then has 866 kernels and not 792.
+        # What has the same marks is traced once, for all devices.
         with set_xla_metadata(inlineable="true"):
             return inner(*arrays)
 
@@ -109,7 +116,9 @@ def materialize(tree: T) -> T:
     """The same arrays and their cotangents, each computed once and kept in memory as by `stored`.
 
     What a batch shares, its last axis 1, is left as it is: XLA computes it once before the loop
-    over time, but no call.
+    over time, but no call (jaxlib 0.10).
+
+    Gains: without it a piece (a product of a matrix of sines) takes 11 times as long.
     """
     if "materialize" in _disabled:
         return tree
@@ -136,7 +145,10 @@ def with_slopes(function: Callable) -> Callable:
     alone, computed with the value.
 
     Otherwise reverse differentiation keeps every intermediate result, an array each, and walks back
-    through all of them (JAX 0.10, 0.12).
+    through all of them (JAX 0.10).
+
+    Gains: without it the derivative of a piece (a quaternion of a rotation vector and back) takes
+    1.2 times as long, and twice as long to compile.
     """
     if "with_slopes" in _disabled:
         return stored(function)
@@ -168,6 +180,8 @@ def spread(x: Array, axis: int, count: int) -> Array:
 
     The derivative of a broadcast is a sum over few items, which XLA on CPUs gives to a library that
     takes up to 100 µs for 5 × 10 × 128 (jaxlib 0.10).
+
+    Gains: without it the derivative of a piece (a product of matrices) takes 2.2 times as long.
     """
     once = jnp.expand_dims(x, axis)
     if "spread" in _disabled:
@@ -181,6 +195,9 @@ def largest(x: Array, axes: int) -> Array:
 
     A reduction of XLA on CPUs with few trailing items takes as long as a factorization: 96 µs for
     the largest of 60 × 128 (jaxlib 0.10).
+
+    Gains: without it a piece (60 items) takes 1.9 times as long. Its derivative takes 0.35 times
+    as long: use it where no derivative is asked for.
     """
     if "largest" in _disabled:
         return jnp.max(x, axis=tuple(range(axes)))
@@ -197,6 +214,8 @@ def arctan2(y: Array, x: Array) -> Array:
 
     XLA on CPUs calls a function for each item: 11 µs for 1280 numbers in float32 where the series
     takes 1.3 µs (jaxlib 0.10). So it does for asin and tan.
+
+    Gains: without it a piece (10 angles) takes 6.8 times as long.
     """
     if "arctan" in _disabled:
         return lax.atan2(y, x)
@@ -247,6 +266,8 @@ def add_at(x: Array, index: np.ndarray, values: Array, axis: int) -> Array:
     environments took 19 µs (jaxlib 0.10), and 2.6 µs by gathering for each place what it gets, in
     as many rounds as a place gets values. What few places get in further rounds is scattered, so
     that the program does not grow with the rounds.
+
+    Gains: without it a piece (8 blocks at 5 places) takes 1.3 times as long.
     """
     batch = jnp.broadcast_shapes(x.shape[axis + 1 :], values.shape[axis + 1 :])
     x = jnp.broadcast_to(x, (*x.shape[: axis + 1], *batch))
@@ -291,6 +312,9 @@ def take_slices(x: Array, index: np.ndarray, axis: int) -> Array:
     """Items at constant places, `stored`: in slices where these are few.
 
     A gather and a transposition of what was gathered take twice as long on CPUs (jaxlib 0.10).
+
+    Gains: without it a piece (products of 6 blocks from 3 slices each) takes 1.5 times as long, its
+    derivative 1.4 times. Slices in place of all other gathers, strided ones too: no gain.
     """
     runs = np.split(index, np.flatnonzero(np.diff(index) != 1) + 1)
 
@@ -308,6 +332,9 @@ def scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any
     """`jax.lax.scan`, where one step is no loop.
 
     JAX traces a loop in a loop anew for each of them when it differentiates (JAX 0.10).
+
+    Gains: the gradient of 100 steps of a chain of 10 was traced in 3.1 s where it had taken 7.0,
+    together with other changes; a piece runs as fast without it.
     """
     if length != 1 or "scan" in _disabled:
         return lax.scan(function, carry, xs, length=length)

@@ -1,13 +1,15 @@
 """What each workaround of `jaxjoints/algebra/compiler.py` gains: without it over with it.
 
-    python tests/benchmarks/workarounds.py                            all of them: half an hour
-    python tests/benchmarks/workarounds.py --cases chain10 --only stored,spread
+    python tests/benchmarks/workarounds.py                              small pieces of a step
+    python tests/benchmarks/workarounds.py --cases chain10,fourbar      whole rollouts: minutes each
+    python tests/benchmarks/workarounds.py --cases chain10 --only stored,spread --forward
 
-A column is a ratio: 2.00 means that without the workaround a step takes twice as long. All programs
-of a case are compiled one after another in one process and then timed in turn, round after round.
+A column is a ratio: 2.00 means that without the workaround the piece takes twice as long. With and
+without are compiled one after the other in one process and then timed in turn, round after round.
 Times are processor times on one core, medians over the rounds, so that other work on the machine
-disturbs them little. The last line of a case times the same program, all workarounds on, a second
-time: what differs from 1 there is noise.
+disturbs them little. Of whole rollouts the last line measures the same program a second time: what
+differs from 1 there is noise; of pieces the last column says it, the larger quartile of the ratio
+of neighbouring rounds over the smaller, forward.
 """
 
 import argparse
@@ -15,7 +17,8 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from statistics import median
+from functools import partial
+from statistics import median, quantiles
 
 if hasattr(os, "sched_setaffinity"):
     # Before JAX starts its threads.
@@ -24,18 +27,145 @@ if hasattr(os, "sched_setaffinity"):
 import jax
 import jax.numpy as jnp
 import jaxlib
+import numpy as np
 from cases import CASES, DT
 from description import state, system
 
 import jaxjoints as jj
-from jaxjoints.algebra import compiler
+from jaxjoints.algebra import compiler, dense, rotation
 
 AGAIN = "nothing (noise)"
+# Turns of the loop in which a piece runs, so that the start of a program counts little.
+TURNS = 200
+BATCH = 128
+
+
+def factored(A, B):
+    """Blocks beside the diagonal times an inverse factor, and the product that they leave."""
+    inverse = compiler.stored(dense.cholesky_inverse)(A)
+    coupling = compiler.stored(dense.product_transposed)(B, inverse)
+    return compiler.stored(dense.product_transposed)(coupling, coupling)
+
+
+def read_often(A):
+    """A product of a matrix whose entries cost something."""
+    A = compiler.materialize(jnp.sin(A) * jnp.cos(A))
+    return dense.product(A, A)
+
+
+def turned(r):
+    """Quaternion of a rotation vector and back."""
+    return rotation.quat_to_rotation_vector(rotation.quat_from_rotation_vector(r))
+
+
+def added(x, values):
+    """Eight blocks added at five places."""
+    return compiler.add_at(x, np.array([0, 1, 1, 2, 2, 3, 3, 4]), values, 2)
+
+
+def arranged(A, B):
+    """Products of blocks taken from constant places."""
+    first, second = np.array([1, 2, 3, 5, 6, 8]), np.array([0, 1, 2, 4, 5, 7])
+    pair = compiler.take_slices(A, first, 2), compiler.take_slices(B, second, 2)
+    return compiler.stored(dense.transposed_product)(*pair)
+
+
+def looped(A):
+    """Matrix products in a loop, of which each turn lies in three loops of one turn."""
+
+    def nested(levels, A, _):
+        if levels:
+            return compiler.scan(partial(nested, levels - 1), A, None, 1)[0], None
+        return 0.5 * dense.product(A, jnp.tanh(A)), None
+
+    return jax.lax.scan(partial(nested, 3), A, None, length=10)[0]
+
+
+# For each switch a function and the shapes of its arguments.
+PIECES = {
+    "stored": (factored, ((6, 6, 5), (6, 6, 5))),
+    "materialize": (read_often, ((6, 6, 5),)),
+    "with_slopes": (turned, ((3, 10),)),
+    "spread": (dense.product, ((5, 6, 10), (6, 5, 10))),
+    "largest": (lambda x: compiler.largest(x, 1), ((60,),)),
+    "arctan": (rotation.arctan2, ((10,), (10,))),
+    "add_at": (added, ((6, 6, 5), (6, 6, 8))),
+    "take_slices": (arranged, ((6, 5, 10), (6, 5, 10))),
+    "scan": (looped, ((3, 3, 10),)),
+}
+
+
+def arguments(shapes: tuple) -> list[jax.Array]:
+    """Arrays of a piece; matrices are positive definite where they are square."""
+    draw = np.random.default_rng(0).standard_normal
+    found = []
+    for shape in shapes:
+        x = draw((*shape, BATCH))
+        if len(shape) == 3 and shape[0] == shape[1]:
+            x = 0.1 * x + np.eye(shape[0]).reshape(shape[0], shape[0], 1, 1)
+        found.append(jnp.asarray(x, jnp.float32))
+    return found
+
+
+def piece(name: str, rounds: int) -> list[float]:
+    """Time without a workaround over that with it: forward, derivative, and compilation of both;
+    and the noise of the first.
+    """
+    function, shapes = PIECES[name]
+    inputs = arguments(shapes)
+
+    def reverse(*inputs):
+        value, pulled = jax.vjp(function, *inputs)
+        return pulled(jnp.ones_like(value))
+
+    found = []
+    for one in (function, reverse):
+        runs, spent = {}, {}
+        for names in ((), (name,)):
+            with compiler.disabled(*names):
+                runs[names], spent[names] = _compiled(partial(_repeated, one), *inputs)
+        pairs = _times(list(runs.values()), rounds)
+        found.append((pairs, [spent[(name,)] / spent[()]]))
+    ratios = [median(without) / median(usual) for (usual, without), _ in found]
+    lower, _, upper = quantiles([b / a for a, b in zip(*found[0][0], strict=True)])
+    return [*ratios, *(spent[0] for _, spent in found), upper / lower]
+
+
+def _compiled(function: Callable, *inputs) -> tuple[Callable, float]:
+    """A compiled function that waits for its end, and the processor time that this took."""
+    began = time.process_time()
+    program = jax.jit(function).lower(*inputs).compile()
+    return (lambda: jax.block_until_ready(program(*inputs))), time.process_time() - began
+
+
+def _repeated(function: Callable, *inputs: jax.Array) -> jax.Array:
+    """The results of the last of `TURNS` runs of a function, each of which needs the one before."""
+
+    def turn(_, last):
+        # All results are carried, so that none of their items can be left out.
+        moved = 1e-9 * jax.tree.leaves(last)[0].ravel()[0]
+        return function(*(x + moved for x in inputs))
+
+    shapes = jax.eval_shape(function, *inputs)
+    none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.lax.fori_loop(0, TURNS, turn, none)
+
+
+def _times(runs: list[Callable], rounds: int) -> list[list[float]]:
+    """Processor times of runs, in turn; a first turn warms up."""
+    times = [[] for _ in runs]
+    for turn in range(rounds + 1):
+        for taken, run in zip(times, runs, strict=True):
+            began = time.process_time()
+            run()
+            if turn:
+                taken.append(time.process_time() - began)
+    return times
 
 
 def programs(
-    case: str, batch: int, steps: int, solver: jj.Newton, gradient: bool = True
-) -> list[tuple]:
+    case: str, batch: int, steps: int, solver: jj.Newton, gradient: bool
+) -> list[tuple[Callable, float]]:
     """Compiled rollout of a case and its gradient in the start, and the processor time for each."""
     mechanism = CASES[case]()
     built = system(mechanism)
@@ -53,19 +183,6 @@ def programs(
     return [_compiled(function, start) for function in (roll, reverse)[: 2 if gradient else 1]]
 
 
-def _compiled(function: Callable, start: jj.State) -> tuple[Callable, float]:
-    began = time.process_time()
-    program = jax.jit(function).lower(start).compile()
-    return (lambda: jax.block_until_ready(program(start))), time.process_time() - began
-
-
-def seconds(run: Callable) -> float:
-    """Processor time of one run."""
-    began = time.process_time()
-    run()
-    return time.process_time() - began
-
-
 def compare(
     case: str, variants: dict, batch: int, steps: int, rounds: int, gradient: bool = True
 ) -> None:
@@ -75,42 +192,50 @@ def compare(
         with compiler.disabled(*names):
             built[name] = programs(case, batch, steps, solver, gradient)
         print(f"{case}: {name or 'all on'} compiled", file=sys.stderr, flush=True)
-    times = {name: [[] for _ in runs] for name, runs in built.items()}
-    for turn in range(rounds + 1):
-        for name, runs in built.items():
-            for taken, (run, _) in zip(times[name], runs, strict=True):
-                one = seconds(run)
-                # The first turn warms up.
-                if turn:
-                    taken.append(one)
-    columns = ["forward", "gradient"][: 2 if gradient else 1]
+    count = 2 if gradient else 1
+    times = iter(_times([run for runs in built.values() for run, _ in runs], rounds))
+    columns = ["forward", "gradient"][:count]
     columns += [f"compile {column}" for column in columns]
-    first, count = None, 2 if gradient else 1
+    first = None
     for name, runs in built.items():
-        found = [*map(median, times[name]), *(spent for _, spent in runs)]
+        found = [*(median(next(times)) for _ in runs), *(spent for _, spent in runs)]
         if first is None:
             first, micro = found, 1e6 / batch / steps
-            print(f"{case}, batch {batch}, {steps} steps, {rounds} rounds, jaxlib", end=" ")
-            print(f"{jaxlib.__version__}:", ", ".join(f"{micro * x:.2f} us" for x in found[:count]))
+            print(f"{case}, batch {batch}, {steps} steps, {rounds} rounds:", end=" ")
+            print(", ".join(f"{micro * x:.2f} us" for x in found[:count]), end="; ")
             print("compiled in", ", ".join(f"{x:.1f} s" for x in found[count:]))
-            print("| without | " + " | ".join(columns) + " |")
-            print("|---" * (len(columns) + 1) + "|")
+            _head("without", *columns)
         else:
-            ratios = (f"{a / b:.2f}" for a, b in zip(found, first, strict=True))
-            print(f"| {name} | " + " | ".join(ratios) + " |")
+            _row(name, (a / b for a, b in zip(found, first, strict=True)))
     print(flush=True)
 
 
+def _head(*columns: str) -> None:
+    print("| " + " | ".join(columns) + " |")
+    print("|---" * len(columns) + "|")
+
+
+def _row(name: str, ratios) -> None:
+    print(f"| {name} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |", flush=True)
+
+
 def main() -> None:
-    """Print a table for each case."""
+    """Print a table of the pieces, or one for each case."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--cases", default="chain10,chain10limits,fourbar")
+    options.add_argument("--cases", default="", help="whole rollouts of these instead")
     options.add_argument("--only", default=",".join(compiler.SWITCHES))
     options.add_argument("--batch", type=int, default=128)
     options.add_argument("--steps", type=int, default=50)
     options.add_argument("--rounds", type=int, default=15)
     options.add_argument("--forward", action="store_true", help="no gradients, which compile long")
     given = options.parse_args()
+    print(f"jaxlib {jaxlib.__version__}")
+    if not given.cases:
+        columns = "forward", "derivative", "compile forward", "compile derivative", "noise"
+        _head("without", *columns)
+        for name in given.only.split(","):
+            _row(name, piece(name, given.rounds))
+        return
     newton = jj.Newton()
     variants = {name: ((name,), newton) for name in given.only.split(",")}
     variants = {"": ((), newton), **variants, AGAIN: ((), newton)}

@@ -5,7 +5,6 @@ Values: module in this folder and class in it, imported where it runs, since eac
 
 ENGINES = {
     "jaxjoints": ("of_jaxjoints", "JaxJoints"),
-    "jaxjoints regrouped": ("of_jaxjoints", "Regrouped"),
     "mujoco one core": ("of_mujoco", "MuJoCo"),
     "mujoco all cores": ("of_mujoco", "MuJoCoAll"),
     "mjx": ("of_mjx", "Mjx"),

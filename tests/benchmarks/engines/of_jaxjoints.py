@@ -7,7 +7,7 @@ from cases import CASES, DT
 from description import state, system
 
 import jaxjoints as jj
-from engines.engine import JaxEngine, Unfit
+from engines.engine import JaxEngine
 
 jj.use_all_cores()
 
@@ -60,8 +60,6 @@ class JaxJoints(JaxEngine):
         words.append(
             f"<= {self.scheme.solver.iterations} Newton" if mechanism.limited else "linear"
         )
-        if self.solver.regroup:
-            words.append("regrouped")
         if self.scheme.projections:
             words.append(f"{self.scheme.projections} projections")
         words.append(f"gap {float(jnp.max(jj.joint_errors(self.system, few))):.0e}")
@@ -99,15 +97,3 @@ class JaxJoints(JaxEngine):
 
 def _error(state: jj.State, info: jj.Info):
     return info.error
-
-
-class Regrouped(JaxJoints):
-    """The last unsolved environments of a tile go on by themselves."""
-
-    solver = jj.Newton(regroup=True)
-
-    def rollout(self, mechanism, batch, steps, dt, checkpoint=None):
-        """See `JaxEngine.rollout`."""
-        if not mechanism.limited:
-            raise Unfit("as jaxjoints where there is nothing to iterate")
-        return super().rollout(mechanism, batch, steps, dt, checkpoint)
