@@ -1,7 +1,5 @@
-"""Newton's iteration of a batch: when it ends, how it is rescued, and which environments go on."""
+"""Newton's iteration of a batch: when it ends, and how environments far from solved are rescued."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -10,7 +8,6 @@ import numpy as np
 from jax import Array
 
 from ..algebra.compiler import largest
-from .factor import Blocks
 from .newton_step import newton_step
 from .problem import (
     TOLERATED,
@@ -36,9 +33,6 @@ FIRST = 100.0
 FALL = 0.4
 STEPS = 20
 LAST = 3
-# Share of the environments of a batch that go on by themselves, and the fewest that do.
-SHARE = 1 / 8
-FEWEST = 8
 
 
 class Settings(NamedTuple):
@@ -46,15 +40,6 @@ class Settings(NamedTuple):
 
     iterations: int
     rescue: int
-    regroup: bool
-
-
-class _System(NamedTuple):
-    """What does not change on the way: the problem, its smoothing, its matrix."""
-
-    problem: RowProblem
-    smoothing: Array
-    blocks: Blocks
 
 
 class _Iterate(NamedTuple):
@@ -70,70 +55,11 @@ class _Iterate(NamedTuple):
 
 
 def iterated(
-    settings: Settings,
-    problem: RowProblem,
-    smoothing: Array,
-    start: Impulses,
+    settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
 ) -> RowSolution:
     """Newton steps from `start` until all environments are solved."""
-    improved = partial(_improved, *_paths(settings.iterations, settings.rescue))
-    speed = speeds(problem, start[0])
-    unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
-    first = _Iterate(0, start, speed, (unknown, unknown), unknown > 0)
-    system = _System(problem, smoothing, matrix(problem))
-    few = _few(settings, speed)
-    last = improved(system, first, enough=few)
-    if few:
-        last = jax.lax.while_loop(
-            lambda now: jnp.any(now.wanted), partial(_few_improved, improved, system, few), last
-        )
-    return RowSolution(*last.at, *last.left)
-
-
-def _few(settings: Settings, speed: Array) -> int:
-    """How many environments at most go on by themselves, 0 for none."""
-    # In float64 all want all steps.
-    if not settings.regroup or speed.ndim != 3 or not SOLVED[speed.dtype.itemsize]:
-        return 0
-    few = int(SHARE * speed.shape[2])
-    return few if few >= FEWEST else 0
-
-
-def _few_improved(improved: Callable, system: _System, few: int, now: _Iterate) -> _Iterate:
-    """Some of the environments that are wanted further, brought to their end."""
-    environments = now.wanted.shape[0]
-    _, chosen = jax.lax.top_k(now.wanted.astype(now.speed.dtype), few)
-
-    def picked(x):
-        each = jnp.ndim(x) and x.shape[-1] == environments
-        return x.at[..., chosen].get(mode="promise_in_bounds") if each else x
-
-    few_system, start = jax.tree.map(picked, (system, now))
-    done = improved(few_system, start, enough=0)
-    same = chosen[:, None] == jnp.arange(environments, dtype=chosen.dtype)[None]
-    place, is_chosen = jnp.argmax(same, axis=0), same.any(axis=0)
-
-    def put_back(whole, part):
-        # Gathered: XLA's scatter on CPUs takes longer.
-        part = part.at[..., place].get(mode="promise_in_bounds")
-        return jnp.where(is_chosen.reshape((1,) * (part.ndim - 1) + (-1,)), part, whole)
-
-    at, left = jax.tree.map(put_back, (now.at, now.left), (done.at, done.left))
-    return now._replace(at=at, left=left, wanted=now.wanted & ~is_chosen)
-
-
-def _improved(
-    path: np.ndarray,
-    begins: np.ndarray,
-    system: _System,
-    first: _Iterate,
-    enough: int,
-) -> _Iterate:
-    """Newton steps of all environments until no more than `enough` of them are wanted further.
-
-    path: smoothing of each step, begins: whether it begins a path (`_paths`)
-    """
-    problem, smoothing, blocks = system
+    path, begins = _paths(settings.iterations, settings.rescue)
+    blocks = matrix(problem)
     precision = problem.rate.dtype.itemsize
     share, far = SOLVED[precision], TOLERATED[precision]
     fastest = largest(jnp.abs(coordinate_rows(problem, problem.rate)), 1)[None]
@@ -157,10 +83,13 @@ def _improved(
         return _Iterate(step + 1, at, speed, left, wanted)
 
     def go_on(now):
-        many = jnp.sum(now.wanted) > enough if enough else jnp.any(now.wanted)
-        return (now.step < len(path)) & many
+        return (now.step < len(path)) & jnp.any(now.wanted)
 
-    return jax.lax.while_loop(go_on, improve, first)
+    speed = speeds(problem, start[0])
+    unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
+    first = _Iterate(0, start, speed, (unknown, unknown), unknown > 0)
+    last = jax.lax.while_loop(go_on, improve, first)
+    return RowSolution(*last.at, *last.left)
 
 
 def _paths(iterations: int, rescue: int) -> tuple[np.ndarray, np.ndarray]:

@@ -40,9 +40,6 @@ class Newton(Solver):
     rescue: paths of falling smoothing, at most, for environments that are far from solved by then:
         Newton's method can go round in circles, and along a path it hardly ever does. The first
         takes 23 steps, the second, half as steep, 43
-    regroup: in batches of 64 or more in float32, bring the last eighth of the environments that
-        want further steps to their end by themselves. Where bounds are hit all the time, steps take
-        a sixth less time, and twice as long to compile
     friction: "coupled" bounds friction by the normal force of the solution; "two passes" by that of
         a solve without friction, as ODE's dWorldStep does
     derivative: `Implicit()`, that of the solution, for the cost of one more solve; or `Unrolled()`,
@@ -52,7 +49,6 @@ class Newton(Solver):
     smoothing: Array | float = 0.0
     iterations: int = static(default=6)
     rescue: int = static(default=2)
-    regroup: bool = static(default=False)
     friction: Literal["coupled", "two passes"] = static(default="coupled")
     derivative: Derivative = Implicit()
 
@@ -79,7 +75,7 @@ class Newton(Solver):
             remainder = residual(problem, smoothing, at, speeds(problem, impulse))
             return RowSolution(*at, *remainder, factors)
         start = at_rest(problem) if start is None else start
-        settings = Settings(self.iterations, self.rescue, self.regroup)
+        settings = Settings(self.iterations, self.rescue)
         if problem.follows and self.friction == "two passes":
             frictionless = _without_friction(problem)
             normal = self.derivative.solved(settings, frictionless, smoothing, start)

@@ -274,7 +274,6 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_the_program_does_not_grow_with_the_rows": (),
     },
     "solve/test_newton.py": {
-        "test_the_last_environments_go_on_by_themselves": (),
         "test_what_an_environment_gets_does_not_depend_on_its_neighbours": (),
         "test_rows_are_independent_in_trees_of_joint_errors_alone": ("limits", "loop"),
         "test_trees_at_the_end_of_float32_stay_near_those_of_float64": ("point masses",),
