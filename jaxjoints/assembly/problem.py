@@ -1,7 +1,8 @@
 """From the rows of all groups to one problem: each group aims, then groups are put together."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import add
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from ..algebra.dense import multiply_transposed
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import matmul
 from ..model.kinematics import JointKinematics, Mechanism
-from ..solve.forces import Bound, Latch, RowLaw
+from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import RowProblem, coordinate_rows, diagonal
 from .group_rows import GroupRows, Interval, group_rows
 from .layout import Layout, Slot, layout
@@ -149,24 +150,19 @@ def _aims(
         if velocity is not None:
             # Stored: a sum with what is put together on the spot is not vectorized.
             rate = _speeds(group, velocity) + materialize(rate)
-        linear = [
-            [target.linear(law, force) for law, force in group.laws if law.coordinate == c]
-            for c in group.layout.coordinates
-        ]
         zero = jnp.zeros(rate.shape[1:], rate.dtype)
-
-        def total(field):
-            sums = [
-                sum((vars(force)[field] for force in forces if force is not None), zero)
-                for forces in linear
-            ]
-            return jnp.concatenate(sums) if sums else zero[:0]
-
+        linear = _one_after_another(
+            [
+                _sum([target.linear(law, f) for law, f in group.laws if law.coordinate == c], zero)
+                for c in group.layout.coordinates
+            ],
+            zero,
+        )
         aims = Aims(
             rate=_padded(plan, rate, 0),
             compliance=_padded(plan, compliance, 0),
-            augmented_stiffness=total("augmented_stiffness"),
-            impulse=total("impulse"),
+            augmented_stiffness=linear.augmented_stiffness,
+            impulse=linear.impulse,
             bounds=tuple(_stacked(slot, laws[g], laws, zero) for slot, laws in bounds),
             latches=tuple(_stacked(slot, laws[g], laws, zero) for slot, laws in latches),
         )
@@ -176,6 +172,19 @@ def _aims(
     whole = jax.tree.map(partial(_joined, mechanism), *parts)
     rate, compliance = (_in_order(mechanism, plan, x) for x in (whole.rate, whole.compliance))
     return replace(whole, rate=rate, compliance=compliance)
+
+
+def _sum(forces: list[Linear | None], zero: Array) -> Linear:
+    """All linear laws of a coordinate as one; zero: of shape (n, *batch)."""
+    forces = [force for force in forces if force is not None]
+    return jax.tree.map(lambda *x: reduce(add, x), Linear(zero, zero), *forces)
+
+
+def _one_after_another(forces: list[Linear], zero: Array) -> Linear:
+    """The linear laws of all coordinates of a group, arrays (coordinate rows, *batch)."""
+    if not forces:
+        return Linear(zero[:0], zero[:0])
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *forces)
 
 
 def _filled(
