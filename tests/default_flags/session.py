@@ -124,7 +124,7 @@ def identify(found):
         residual, unknowns, key=jax.random.key(0), starts=8, iterations=20, polish=4
     )
     found["stiffness"] = float(answer.values["stiffness"])
-    found["arrived"] = int(answer.arrived)
+    found["converged"] = int(answer.converged)
 
 
 if __name__ == "__main__":

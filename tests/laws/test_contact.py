@@ -76,7 +76,7 @@ def film():
     system = jj.replace(system, gravity=jnp.asarray(GRAVITY))
     for name in corners("box"):
         laws = system.joint(name).laws
-        along = (jj.replace(law, friction=jnp.asarray(FRICTION)) for law in laws[1:])
+        along = (jj.replace(law, mu=jnp.asarray(FRICTION)) for law in laws[1:])
         system = system.with_joint(name, laws=(laws[0], *along))
     run = compiled(partial(jj.rollout, dt=DT, steps=STEPS, record=lambda *step: step))
     _, (states, infos) = run(system, jj.replicate(state, 4))
@@ -189,7 +189,7 @@ def thrown(numbers):
     system, state = FLIGHT
     coupling = jj.Contact(jj.shapes.Sphere(radius), jj.shapes.HalfSpace())
     laws = system.joint("ground").laws
-    laws = jj.replace(laws[0], restitution=e), *(jj.replace(x, friction=friction) for x in laws[1:])
+    laws = jj.replace(laws[0], restitution=e), *(jj.replace(x, mu=friction) for x in laws[1:])
     zero = jnp.zeros_like(vx)
     state = jj.replace(
         state,

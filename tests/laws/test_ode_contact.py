@@ -152,7 +152,7 @@ def laws_of(case):
         pyramid = f"approx1_{i}" in flags
         laws.append(
             jj.ContactFriction(
-                friction=most if pyramid else 0.0,
+                mu=most if pyramid else 0.0,
                 force_limit=0.0 if pyramid else most,
                 slip=surface.get(f"slip{i}", world["cfm"]),
                 speed=surface.get(f"motion{i}", 0.0),

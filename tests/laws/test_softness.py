@@ -103,7 +103,7 @@ def test_the_damping_that_a_compliance_stands_for_is_that_of_artisynth(name):
             frame_D=homogeneous(joint["T_DB"]),
             softness=Compliance(joint["compliance"][:5]),
         )
-        springs = world._joints["hinge"].springs
+        springs = world._joints["hinge"].softness.springs
         np.testing.assert_allclose(springs.damping, joint["damping"][:5], rtol=1e-12)
 
 
