@@ -33,7 +33,8 @@ class Interval:
 
     dt: step over which positions are brought to where they belong [s]
     control: targets of drives
-    force_time: how long laws that hold no position act [s], None for dt
+    force_time: how long laws that hold no position act, and how long rows at acceleration level
+        add to speeds [s], None for dt
     twist: of bodies at the start of the step in body axes, (6, bodies + 1, *batch), None where
         nothing moves
     engagement: of `State`; laws with an `Engagement` do not act without it
@@ -101,7 +102,7 @@ def _no_rows(mechanism: Mechanism) -> GroupRows:
     none = jnp.zeros((1, 1, *(1,) * (mass.ndim - 1)), mass.dtype)
     world = np.array([-1])
     return GroupRows(
-        layout=GroupLayout(wrenches=(0,), bilateral=1, first=0, held=(), coordinates=()),
+        layout=GroupLayout((0,), bilateral=1, extra=0, first=0, held=(), coordinates=()),
         H=(jnp.zeros((6, *none.shape), mass.dtype),) * 2,
         bodies=(world, world),
         hard=Hard(none, none, none, none),
@@ -118,7 +119,7 @@ def _joint_rows(
 ) -> GroupRows:
     soft, enabled = _softness(group, interval.dt), _enabled(group)
     qd = None
-    if _read_speeds(group) and interval.twist is not None:
+    if _needs_speeds(group) and interval.twist is not None:
         qd = coordinate_speeds(group, joint, interval.twist)
     laws = _laws(group, coordinate_indices(group), joint.rows.q, qd, interval)
     bilateral = Hard(
@@ -151,12 +152,12 @@ def _transmission_rows(
     bodies = tuple(np.array(side) for side in zip(*group.bodies, strict=True))
     soft, enabled = _softness(group, interval.dt), _enabled(group)
     qd = None
-    if _read_speeds(group) and interval.twist is not None:
+    if _needs_speeds(group) and interval.twist is not None:
         qd = sum(
             multiply_transposed(side, interval.twist[:, at])
             for side, at in zip(H, bodies, strict=True)
         )
-    # Values have targets of no control.
+    # A control has no targets for the values of transmissions.
     interval = replace(interval, control=Control())
     laws = _laws(group, value_indices(mechanism.system, group), value, qd, interval)
     held = {
@@ -251,7 +252,7 @@ def _force_time(interval: Interval) -> Array:
     return interval.dt if interval.force_time is None else interval.force_time
 
 
-def _read_speeds(group: JointGroup | TransmissionGroup) -> bool:
+def _needs_speeds(group: JointGroup | TransmissionGroup) -> bool:
     return any(law.needs_speed for law in group.laws)
 
 

@@ -153,7 +153,8 @@ def _limits(
     g, i: which group, and which of its coordinates with rows; at: these joints' coordinate rows
     """
     plan, laws = layout(system), system.groups[g].laws
-    slots = zip(plan.slots, problem.bounds, solution.bounded, strict=False)
+    # The slots of bounds come first, and no scheme leaves one of them empty.
+    slots = zip(plan.slots[: plan.bounded], problem.bounds, solution.bounded, strict=False)
     return [
         bound.sign[at] * λ[at]
         for slot, bound, λ in slots

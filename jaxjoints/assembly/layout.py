@@ -22,8 +22,9 @@ class GroupLayout:
     A transmission's values stand for coordinates here.
 
     wrenches: rows of the matrix of all wrenches that are taken, in this order
-    bilateral: how many come first and hold without any law: the errors' and those at velocity and
-        acceleration level
+    bilateral: how many come first and hold without any law: of errors, and of velocities and
+        accelerations; 0 for a transmission, whose values are coordinates
+    extra: how many of these are of velocities and accelerations, the last ones
     first: row of the first coordinate in the matrix of all wrenches
     held: coordinates that are held, by a `Hard` law or, in a transmission, without any law
     coordinates: those whose laws add up in a coordinate row
@@ -31,6 +32,7 @@ class GroupLayout:
 
     wrenches: tuple[int, ...]
     bilateral: int
+    extra: int
     first: int
     held: tuple[int, ...]
     coordinates: tuple[int, ...]
@@ -46,8 +48,9 @@ class GroupLayout:
 
     @property
     def has_error(self) -> np.ndarray:
-        """True for hard rows that have an error: not those at velocity and acceleration level."""
-        return np.array([row < 6 for row in self.wrenches[: self.hard]], bool)
+        """True for hard rows that have an error: not those of velocities and accelerations."""
+        row = np.arange(self.hard)
+        return (row < self.bilateral - self.extra) | (row >= self.bilateral)
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,7 @@ class _Group:
         coordinates = tuple(sorted({law.coordinate for law in self.laws} - set(held)))
         bilateral = (*range(self.errors), *range(6, 6 + self.extra))
         wrenches = bilateral + tuple(self.errors + c for c in held + coordinates)
-        return GroupLayout(wrenches, len(bilateral), self.errors, held, coordinates)
+        return GroupLayout(wrenches, len(bilateral), self.extra, self.errors, held, coordinates)
 
 
 def _facts(laws: tuple[Law, ...]) -> tuple[_Law, ...]:
@@ -216,7 +219,7 @@ def _layout(
         unused += [(r, place) for place in at for r in range(len(group_layout.wrenches), height)]
         lacking = np.flatnonzero(~group_layout.has_error)
         without_error += [(int(r), place) for place in at for r in lacking]
-    more = any(group.extra for group in groups) or any(layout.held for layout in rows)
+    more = any(group.extra for group in groups) or any(group_layout.held for group_layout in rows)
     structure = RowStructure(
         plan=plan,
         bodies=world,

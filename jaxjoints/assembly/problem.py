@@ -83,9 +83,21 @@ def aimed_again(
     return _latched(replace(problem, **fields), aims.latches, target)
 
 
+def row_rates(
+    mechanism: Mechanism,
+    joints: tuple[JointKinematics, ...],
+    interval: Interval,
+    target: Step,
+    velocity: Array,
+) -> Array:
+    """`RowProblem.rate` alone, of the problem that `row_problem` would make."""
+    plan, groups = layout(mechanism.system), group_rows(mechanism, joints, interval)
+    return materialize(_aims(mechanism, plan, groups, target, velocity).rate)
+
+
 def row_values(mechanism: Mechanism, joints: tuple[JointKinematics, ...]) -> Array:
-    """φ of the bilateral rows, 0 of those without, and the coordinates of the others, shape
-    (rows, nodes, *batch).
+    """φ of the bilateral rows (0 for rows without an error), then the coordinates of the others;
+    all 0 of what is not enabled, shape (rows, nodes, *batch).
     """
     plan = layout(mechanism.system)
     interval = Interval(jnp.ones((), mechanism.inverse_mass.dtype))
@@ -94,7 +106,8 @@ def row_values(mechanism: Mechanism, joints: tuple[JointKinematics, ...]) -> Arr
         coordinates = group.layout.held + group.layout.coordinates
         error = group.hard.error[: group.layout.bilateral]
         parts = [error, *(group.q[c][None] for c in coordinates)]
-        return _padded(plan, _rows(parts), 0)
+        rows = _padded(plan, _rows(parts), 0)
+        return rows if group.enabled is None else rows * group.enabled[None]
 
     groups = group_rows(mechanism, joints, interval)
     whole = _joined(mechanism, *(values(group) for group in groups if group is not None))
@@ -144,9 +157,9 @@ def _aims(
 
     def of_group(g, group):
         bias, compliance = target.hard(group)
-        like = jnp.zeros((), bias.dtype), group.H[1].shape[2:]
-        rate = _with_coordinate_rows(group, bias, *like)
-        compliance = _with_coordinate_rows(group, compliance, *like)
+        # The wrenches on parents have all batch axes, whatever the rows' numbers have.
+        tail = group.H[1].shape[2:]
+        rate, compliance = (_above_coordinate_rows(group, x, tail) for x in (bias, compliance))
         if velocity is not None:
             # Stored: a sum with what is put together on the spot is not vectorized.
             rate = _speeds(group, velocity) + materialize(rate)
@@ -269,14 +282,10 @@ def _speeds(group: GroupRows, velocity: Array) -> Array:
     return sum(multiply_transposed(H, velocity[:, at]) for H, at in sides)
 
 
-def _with_coordinate_rows(
-    group: GroupRows, hard: Array, zero: Array, tail: tuple[int, ...]
-) -> Array:
-    """Values of the hard rows, 0 in the coordinate rows, shape (rows, n, *batch)."""
-    count = len(group.layout.coordinates)
-    parts = [jnp.broadcast_to(hard, (hard.shape[0], *tail))]
-    parts += [jnp.broadcast_to(zero, (count, *tail))] * bool(count)
-    return jnp.concatenate(parts)
+def _above_coordinate_rows(group: GroupRows, hard: Array, tail: tuple[int, ...]) -> Array:
+    """Values of the hard rows, 0 in the coordinate rows, shape (rows, *tail)."""
+    zeros = jnp.zeros((len(group.layout.coordinates), *tail), hard.dtype)
+    return jnp.concatenate([jnp.broadcast_to(hard, (hard.shape[0], *tail)), zeros])
 
 
 def _rows(parts: Sequence[Array]) -> Array:

@@ -1,7 +1,8 @@
-"""What the rows of a problem aim at: a step, its end positions, its end velocities, a projection.
+"""What the rows of a problem aim at: a step, end positions, surface velocities, a projection.
 
-All four ask the same of the rows: bias and compliance of the hard ones, and what becomes of each
-law of a coordinate row. What differs is the time: the error is removed in part, at once, or not.
+All four answer the same questions: bias and compliance of the hard rows, and what becomes of each
+law of a coordinate row. They differ in how much of an error is removed: a share, all, or none. How
+long laws act is no part of a target: see `Interval`.
 """
 
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import REGULARIZATION
 from .group_rows import GroupRows
 
-# Compliance [velocity per impulse] that switches a row off in a position projection.
+# Compliance [velocity per impulse] of a row that is switched off.
 SWITCHED_OFF = 1e9
 # Augmented stiffness of a violated stop in a position projection, as a share of its effective mass.
 HELD = 1e5
@@ -50,9 +51,11 @@ class Step:
 class EndPosition(Step):
     """Rows whose speeds are means over a step: changes of errors and coordinates over its length.
 
-    Hard rows ask for no error at the end, soft ones for what ERP and CFM say. Laws that push act
-    for half the step, which makes springs and dampers implicit midpoint rules. The rate is what the
-    rows add to those means; to speeds where they have no error.
+    Hard rows ask for no error at the end, soft ones for what ERP and CFM say. The rate of a problem
+    holds what the rows aim at alone: the scheme adds the means (φ₁ - φ₀)/h, or the speeds H v of
+    rows without an error.
+
+    dt: length of the step [s], the `Interval.dt` of the rows
     """
 
     dt: Array
@@ -70,7 +73,9 @@ class EndPosition(Step):
 class SurfaceVelocity(Step):
     """Rows that keep velocities on the joints' surfaces, whatever the errors.
 
-    compliance: of rows that CFM softens; they give no force as it comes
+    A stop is held at zero speed however far it is: the scheme decides which stops are present.
+
+    compliance: of rows that CFM softens; with the default they exert no force
     """
 
     compliance: Array | float = SWITCHED_OFF
@@ -92,8 +97,8 @@ class SurfaceVelocity(Step):
 class Projection(Step):
     """Rows for position projection, A λ = -φ: the speeds are displacements, over a time of 1.
 
-    Rigid joints and transmissions, hard locks and violated hard stops are moved back; engaged hard
-    stops are one-sided, violated or not.
+    Rigid joints and transmissions and hard locks are moved back. A violated stop without an
+    `Engagement` is held at its bound. A hard stop with one is one-sided while it is engaged.
     """
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:

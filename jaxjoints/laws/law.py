@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.pytree import struct
-from ..solve.forces import Bound, Hard, RowLaw
+from ..solve.forces import Bound, Hard, Latch, RowLaw
 from .engagement import Engagement
 
 
@@ -73,7 +73,7 @@ class Law(ABC):
     @property
     def holds(self) -> bool:
         """Whether the law keeps a coordinate where it may be, rather than pushing it (static)."""
-        return self.kind is Hard or (self.kind is Bound and not self.two_sided)
+        return self.kind in (Hard, Latch) or (self.kind is Bound and not self.two_sided)
 
     def energy(self, q: Array) -> Array:
         """Energy [J] that the law stores at a coordinate q, a scalar; 0 unless it is a spring."""

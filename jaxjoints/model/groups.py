@@ -167,11 +167,6 @@ class JointGroup(Group):
         """See `Group`: the joints."""
         return self.joints
 
-    @property
-    def law_coordinates(self) -> tuple[int, ...]:
-        """Coordinates of a joint that laws act on, in ascending order."""
-        return tuple(sorted({law.coordinate for law in self.laws}))
-
 
 @struct
 class TransmissionGroup(Group):

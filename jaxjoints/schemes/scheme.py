@@ -72,16 +72,14 @@ def step_info(
     errors, qd = [jnp.zeros(batch, dt.dtype)], []
     for group, joint in zip(system.groups, joints, strict=True):
         if group.coupling.dof < 6:
-            error = jnp.abs(joint.rows.error)
-            if group.enabled is not None:
-                error = jnp.where(group.enabled[None] > 0, error, 0.0)
+            error = _of_enabled(group, jnp.abs(joint.rows.error))
             errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
         qd.append(coordinate_speeds(group, joint, twist))
     for group in system.transmissions:
         if group.held:
             value, _ = transmission_rows(mechanism, group, joints)
-            worst = jnp.max(jnp.abs(value[np.array(group.held)]), axis=(0, 1))
-            errors.append(jnp.broadcast_to(worst, batch))
+            error = _of_enabled(group, jnp.abs(value[np.array(group.held)]))
+            errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
     impulses = joint_impulses(mechanism, joints, problem, solution, new)
     residual, size = (jnp.broadcast_to(x, batch) for x in (solution.residual, solution.size))
     return Info(
@@ -95,6 +93,11 @@ def step_info(
         limit_force=impulses.limit / dt,
         transmission_force=impulses.transmission / dt,
     )
+
+
+def _of_enabled(group: JointGroup | TransmissionGroup, error: Array) -> Array:
+    """Errors (rows, n, *batch) with 0 for joints or transmissions that are not enabled."""
+    return error if group.enabled is None else jnp.where(group.enabled[None] > 0, error, 0.0)
 
 
 def elements(system: System) -> Iterator[tuple[str, JointGroup | TransmissionGroup]]:

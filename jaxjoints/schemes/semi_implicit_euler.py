@@ -20,7 +20,7 @@ from ..algebra.spatial import (
 from ..assembly.engagement import next_engagement
 from ..assembly.group_rows import Interval
 from ..assembly.impulses import start_impulses, warm_start
-from ..assembly.problem import row_problem
+from ..assembly.problem import row_problem, row_rates
 from ..assembly.targets import Step, SurfaceVelocity
 from ..model.kinematics import (
     Mechanism,
@@ -91,14 +91,16 @@ def _turning(mechanism: Mechanism, state: State) -> Array:
 
     def speeds(state):
         twist, joints = with_world(body_twists(state)), joint_kinematics(mechanism, state)
-        return row_problem(mechanism, joints, interval, SurfaceVelocity(), twist).rate
+        return row_rates(mechanism, joints, interval, SurfaceVelocity(), twist)
 
-    time, now = state.time, jnp.zeros((), state.time.dtype)
-    interval = Interval(jnp.ones_like(now), force_time=now)
+    no_time = jnp.zeros((), state.time.dtype)
+    interval = Interval(jnp.ones_like(no_time), force_time=no_time)
     still = jax.tree.map(jnp.zeros_like, state)
     spin = jnp.concatenate([jnp.zeros_like(state.omega[:1]), state.omega])
     turn = 0.5 * quat_multiply(spin, state.quaternion)
-    moving = replace(still, position=state.velocity, quaternion=turn, time=jnp.ones_like(time))
+    moving = replace(
+        still, position=state.velocity, quaternion=turn, time=jnp.ones_like(state.time)
+    )
     return jax.jvp(speeds, (state,), (moving,))[1]
 
 

@@ -2,8 +2,8 @@
 
 With c = 1/A_ii, a bounded impulse solves Φ = 0, a smoothed projection of slope a (`bounds`).
 Newton's step has dλ_k = -K_k σ du - R_k with b = 1 - a + a c compliance, K_k = a c / b and
-R_k = Φ / b (a box has a c of its own); hence dΛ = -K du - R, sums over the laws. With the odds
-o = K / c and α = o / (1 + o) it is symmetric and positive definite,
+R_k = Φ / b (a bound with `upper` has another c); hence dΛ = -K du - R, sums over the laws. With
+the odds o = K / c and α = o / (1 + o) it is symmetric and positive definite,
 
     (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y,
 

@@ -45,7 +45,7 @@ class RowStructure:
     """The static shape of all rows: nodes of up to `rows` rows in elimination order.
 
     sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
-        nodes and the bodies there, `bodies` standing for whatever does not move
+        nodes and the bodies there, `bodies` standing for the world
     row, node: place of each coordinate row
     unused: places of rows that do not exist
     without_error: places of rows at velocity and acceleration level, which have no error
@@ -70,7 +70,7 @@ class RowStructure:
 
     @cached_property
     def hard(self) -> np.ndarray:
-        """True where a row is bilateral or does not exist, shape (rows, nodes)."""
+        """True where a row is hard or does not exist, shape (rows, nodes)."""
         mask = np.ones((self.rows, self.nodes), bool)
         mask[list(self.row), list(self.node)] = False
         return mask
@@ -248,8 +248,9 @@ def matrix(problem: RowProblem) -> Blocks:
 def regularized(problem: RowProblem) -> RowProblem:
     """The problem with the regularization of its hard rows, and unit pivots for rows that are none.
 
-    In float64 the regularization is part of their compliance; in float32 it would be felt, and is
-    in the matrix alone, where a correction can take it away to second order.
+    In float64, and where friction follows other impulses, the regularization is part of their
+    compliance. In float32 it would be felt there, and is in the matrix alone, where a correction
+    can take it away to second order.
     """
     A = materialize(diagonal(problem))
     problem = replace(problem, diagonal=A)

@@ -13,6 +13,7 @@ from jaxjoints import (
     Hinge,
     Limits,
     Lock,
+    Rattle,
     SemiImplicitEuler,
     SystemBuilder,
     replace,
@@ -128,3 +129,26 @@ def test_switches_are_one_or_zero():
         arms(Lock(0.0, engaged=0.5))
     with pytest.raises(ValueError, match="joint '1': enabled was not given when it was built"):
         arms()[0].with_joint("1", enabled=1.0)
+
+
+@pytest.mark.parametrize("scheme", [SemiImplicitEuler(), Rattle()], ids=["Euler", "Rattle"])
+def test_a_joint_that_is_off_does_nothing_to_its_bodies(scheme):
+    """Its bodies move apart, and the joint tells of no wrench."""
+    system, state = arms(enabled=True)
+    off = system.with_joint("1", enabled=0.0)
+    new, info = compiled(lambda state: step(off, state, dt=DT, scheme=scheme))(state)
+    _, info = compiled(lambda state: step(off, state, dt=DT, scheme=scheme))(new)
+    np.testing.assert_array_equal(info.wrench[:, 1], 0)
+    np.testing.assert_array_equal(info.law_force[1], 0)
+
+
+def test_a_transmission_that_is_off_has_no_error():
+    world = SystemBuilder()
+    for name in ("a", "b"):
+        world.body(name, mass=1.0, inertia=(0.02, 0.02, 0.02), com=(0.0, 0.0, -0.2))
+        world.joint(name, Hinge(Y), child=name)
+    world.transmission("tie", Mimic(1.0), joints=("a", "b"), enabled=True)
+    system, _ = world.build()
+    off = system.with_transmission("tie", enabled=0.0)
+    _, info = compiled(lambda state: step(off, state, dt=DT))(system.state(q={"a": 0.3}))
+    assert info.error < EXACT
