@@ -305,7 +305,7 @@ def test_a_warm_start_goes_on_where_the_last_step_ended():
 def test_derivatives_are_those_of_the_visits(given):
     problem = given()
     last = problem.bounds[-1]
-    box = {"friction": last.mu} if problem.follows else {"upper": last.upper}
+    box = {"mu": last.mu} if problem.follows else {"upper": last.upper}
 
     def impulses(rate, H, box, relaxation):
         bounds = (*problem.bounds[:-1], jj.replace(last, **box))

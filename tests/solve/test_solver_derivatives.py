@@ -132,7 +132,7 @@ def test_derivatives_stay_finite_where_a_row_changes_state():
 
 
 def test_a_batch_of_gradients_is_the_gradient_of_a_batch():
-    outcome = motion("limited", 0.2, "implicit")
+    outcome = motion("limited", 0.2, jj.Implicit())
     points = 0.1 * jnp.asarray(np.random.default_rng(2).standard_normal((3, 4)))
     each = compiled(jax.vmap(jax.grad(lambda x: outcome(x)[0])))(points)
     whole = compiled(jax.grad(lambda x: jnp.sum(jax.vmap(outcome)(x)[:, 0])))(points)
