@@ -248,6 +248,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_checkpoints_change_neither_value_nor_gradient": (),
         "test_checkpoints_bound_the_memory_of_a_gradient": (),
         "test_transformations_compose": (),
+        "test_quaternions_of_any_length_turn_bodies_alike": (),
         "test_float32_stays_float32": ("build1", "four_bar"),
         "test_projection_closes_a_perturbed_four_bar": ("()",),
     },
@@ -300,7 +301,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
                 "test_motion_subspaces_are_the_derivatives_of_poses",
                 "test_accelerations_are_the_rates_of_twists",
             ),
-            ("universal", "point on sphere", "free by quaternion"),
+            ("universal", "free by quaternion"),
         ),
         **dict.fromkeys(
             (
