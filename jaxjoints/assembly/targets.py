@@ -83,7 +83,9 @@ class SurfaceVelocity(Step):
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
         """See `Step.hard`."""
         hard = rows.hard
-        return hard.drift, jnp.where(hard.compliance > 0, self.compliance, 0.0)
+        return hard.drift, jnp.where(
+            hard.compliance > 0, self.compliance, jnp.zeros_like(hard.compliance)
+        )
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
         """See `Step.bound`: stops let nothing in."""
@@ -106,7 +108,7 @@ class Projection(Step):
         hard = rows.hard
         structural = rows.structural.reshape(-1, *(1,) * (hard.compliance.ndim - 1))
         soft = jnp.where(structural, not rows.rigid, hard.compliance > 0)
-        return hard.error, jnp.where(soft, SWITCHED_OFF, 0.0)
+        return hard.error, jnp.where(soft, SWITCHED_OFF, jnp.zeros_like(hard.compliance))
 
     def linear(self, law: Law, force: RowLaw) -> Linear | None:
         """See `Step.linear`: nothing pushes."""

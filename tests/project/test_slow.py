@@ -13,4 +13,4 @@ def test_every_file_with_slow_tests_exists():
 
 def test_slow_tests_and_their_cases_exist(slow_but_not_there):
     """Of the files that were collected: all of them in a run of the whole suite."""
-    assert slow_but_not_there == []
+    assert slow_but_not_there == [], slow_but_not_there

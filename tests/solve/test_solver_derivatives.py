@@ -88,7 +88,9 @@ def motion(name, smoothing, derivative):
 
 
 CASES = pytest.mark.parametrize("name", ["limited", "coinciding", "redundant", "following"])
-WAYS = pytest.mark.parametrize("derivative", [jj.Implicit(), jj.Unrolled()])
+WAYS = pytest.mark.parametrize(
+    "derivative", [jj.Implicit(), jj.Unrolled()], ids=["implicit", "unrolled"]
+)
 
 
 @CASES

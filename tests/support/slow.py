@@ -175,11 +175,13 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_arrows_are_the_columns_of_the_motion_subspace": (),
         "test_a_family_is_drawn": (),
     },
+    "project/test_docs.py": {
+        "test_the_slotted_hinge_is_the_one_written_by_hand": (),
+        "test_the_point_on_the_ellipsoid_is_held_along_its_normal": (),
+    },
     "project/test_readme.py": {
         "test_the_screw_stays_on_its_thread": (),
         "test_the_gradient_of_the_screw_is_that_of_finite_differences": (),
-        "test_the_slotted_hinge_is_the_one_written_by_hand": (),
-        "test_the_point_on_the_ellipsoid_is_held_along_its_normal": (),
     },
     "schemes/test_dynamics.py": {
         "test_projected_four_bar_stays_closed_for_ten_seconds": (),
