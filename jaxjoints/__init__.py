@@ -43,17 +43,18 @@ from .laws.limits import LimitForce, Limits, Lock
 from .laws.softness import Bushing, Compliance, Softness, softness_spring, spring_softness
 from .laws.springs import Damping, SpringDamper
 from .model.external import wrench_at
-from .model.measures import body_poses, coordinates, energy, joint_errors, momentum, speeds
-from .model.state import Control, Info, State, WarmStart, replicate
+from .model.measures import body_poses, coordinates, energy, joint_errors, momentum
+from .model.state import Cause, Control, Info, State, WarmStart, replicate
 from .model.system import WORLD, System
 from .schemes.rattle import Rattle
 from .schemes.runge_kutta import RungeKutta
 from .schemes.scheme import Scheme
 from .schemes.semi_implicit_euler import SemiImplicitEuler
-from .simulate.isolation import Cause
+from .simulate.controller import Controller, Inputs
 from .simulate.readout import Energies, Readings, Readout, energies, reaction, readout
 from .simulate.rollout import rollout
-from .simulate.step import project, step
+from .simulate.step import step
+from .simulate.surface import project, speeds
 from .simulate.tiles import use_all_cores
 from .solve import forces
 from .solve.derivative import Implicit, Unrolled
@@ -157,7 +158,9 @@ __all__ = [
     "State",
     "WarmStart",
     "Control",
+    "Controller",
     "Info",
+    "Inputs",
     "Cause",
     "step",
     "rollout",

@@ -1,15 +1,18 @@
 """Records, which are frozen dataclasses and JAX pytrees, and mapping over trailing batch axes."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .compiler import register
 
 Record = TypeVar("Record")
+NUMBERS = (bool, int, float, complex, np.number, np.ndarray, jax.Array)
 replace = dataclasses.replace
 
 
@@ -30,13 +33,31 @@ def struct(cls: type[Record]) -> type[Record]:
     ...     stiffness: jax.Array
     >>> jax.tree.leaves(Spring(2.0))
     [2.0]
+
+    Raises: TypeError for a number of the class that is no field.
     """
+    _check_fields(cls)
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(cls)
     meta = tuple(f.name for f in fields if f.metadata.get("static", False))
     data = tuple(f.name for f in fields if f.name not in meta)
     register(cls, data, meta)
     return cls
+
+
+def _check_fields(cls: type) -> None:
+    """Raise TypeError for numbers that Python would quietly make constants of the class."""
+    bases = cls.__mro__[1:]
+    annotations = inspect.get_annotations(cls)
+    for name, value in vars(cls).items():
+        known = name in annotations or any(hasattr(base, name) for base in bases)
+        known = known or any(name in inspect.get_annotations(base) for base in bases)
+        if not known and not name.startswith("_") and isinstance(value, NUMBERS):
+            raise TypeError(
+                f"{cls.__name__}.{name} = {value!r} has no annotation, so it would be a constant "
+                f"without gradient; write {name}: jax.Array | float = {value!r}, or for a constant "
+                f"{name}: ClassVar = {value!r}"
+            )
 
 
 def overrides(record: Any, method: Callable) -> bool:

@@ -96,6 +96,32 @@ class SurfaceVelocity(Step):
 
 
 @struct
+class Surface(SurfaceVelocity):
+    """Rows that keep velocities on the surfaces of joints and transmissions, whatever laws ask for.
+
+    Joints softened by CFM count as rigid: their coordinates are those of the surface nearby.
+    """
+
+    def hard(self, rows: GroupRows) -> tuple[Array, Array]:
+        """See `Step.hard`."""
+        structural = rows.structural.reshape(-1, *(1,) * (rows.hard.drift.ndim - 1))
+        compliance = jnp.where(structural, 0.0, SWITCHED_OFF).astype(rows.hard.drift.dtype)
+        return rows.hard.drift, compliance
+
+    def linear(self, law: Law, force: RowLaw) -> Linear | None:
+        """See `Step.linear`: no law acts."""
+        return None
+
+    def bound(self, law: Law, force: RowLaw) -> Bound | None:
+        """See `Step.bound`: no law acts."""
+        return None
+
+    def latch(self, law: Law, force: RowLaw) -> Latch | None:
+        """See `Step.latch`: no law acts."""
+        return None
+
+
+@struct
 class Projection(Step):
     """Rows for position projection, A λ = -φ: the speeds are displacements, over a time of 1.
 

@@ -331,8 +331,8 @@ class SystemBuilder:
             fields=field_groups(self._fields, index, topology.moving),
             topology=topology,
         )
-        ranks = tuple(leaf.ndim for leaf in jax.tree.leaves(system))
-        system = replace(system, topology=replace(topology, ranks=ranks))
+        shapes = tuple(leaf.shape for leaf in jax.tree.leaves(system))
+        system = replace(system, topology=replace(topology, shapes=shapes))
         state = start_state(
             system,
             q=_present(joints, "q"),

@@ -11,15 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.dense import inverse, multiply
+from ..algebra.dense import inverse, multiply, multiply_transposed
 from ..algebra.pytree import expand, expand_trailing, map_trailing, replace
 from ..algebra.spatial import Pose, transform_twist, twist_of
 from ..assembly.engagement import engaged_after, value_indices
 from ..assembly.impulses import no_warm_start
-from ..assembly.layout import engagement_size
+from ..assembly.layout import engagement_size, mechanism_of
 from ..couplings.coupling import Coupling, Residual
 from ..laws.limits import Limits, Lock
-from ..model.kinematics import coordinate_indices
+from ..model.kinematics import (
+    body_twists,
+    coordinate_indices,
+    joint_kinematics,
+    transmission_rows,
+    with_unit_quaternions,
+    with_world,
+)
 from ..model.state import State
 from ..model.system import WORLD_INDEX, System
 from .checks.values import (
@@ -67,8 +74,9 @@ def start_state(
 
     Raises: ValueError for unknown names, for q and qd that contradict the poses, and for a coupling
         whose pose is not finite.
-    Warns: joints whose frames do not meet, joints that slip although they roll, and coordinates
-        outside their limits.
+    Warns: joints whose frames do not meet or whose bodies move off them, joints that slip although
+        they roll, transmissions whose values are not 0 or do not stay so, and coordinates outside
+        their limits.
     """
     topology = system.topology
     ends = _ends(system)
@@ -137,8 +145,8 @@ def start_state(
     for j, (joint, end) in enumerate(zip(topology.joints, ends, strict=True)):
         kind, between = type(joints[j][0]).__name__, (motions[end.child], motions[end.parent])
         if j not in coordinates:
-            coordinates[j], error, size = _closed(*joints[j], *between, q.get(joint), batch=axes)
-            _check_closed(joint, kind, coordinates[j], q.get(joint), error, size)
+            coordinates[j], *gap = _closed(*joints[j], *between, q.get(joint), batch=axes)
+            _check_closed(joint, kind, coordinates[j], q.get(joint), *gap)
         if joints[j][0].velocity_rows:
             slip, size = _slip(*joints[j], *between, batch=axes)
             _warn_of_slip(joint, kind, slip, size)
@@ -161,6 +169,7 @@ def start_state(
     if state.engagement.size:
         state = replace(state, engagement=_engaged(wide, state))
     _warn_of_limits(system, state)
+    _warn_of_transmissions(system, state)
     return state
 
 
@@ -232,23 +241,26 @@ def _relative_motion(coupling: Coupling, q: Array, qd: Array) -> tuple[Pose, Arr
 
 @partial(jax.jit, static_argnames="batch")
 def _closed(coupling, frame_C, frame_D, child, parent, q, *, batch):
-    """Coordinates of a joint between two placed bodies, its largest error [m or rad], and the
-    largest component of the positions of C and D in the world [m].
+    """Coordinates of a joint between two placed bodies, its largest error [m or rad] and rate of
+    an error, and the largest component of the positions of C and D in the world [m] and of v_CD.
 
     child, parent: pose and twist of each body
     q: from which angles are continued, None for those nearest to zero
     """
     C, D = child[0] @ frame_C, parent[0] @ frame_D
     T = D.inverse() @ C
+    v = transform_twist(frame_C, child[1]) - transform_twist(frame_D @ T, parent[1])
 
-    def closed(coupling, T, *near):
+    def closed(coupling, T, v, *near):
         start = near[0] if near else jax.lax.stop_gradient(coupling.coordinates(T))
         rows = coupling.rows(T, start, jnp.zeros((), T.p.dtype))
-        return rows.q, jnp.max(jnp.abs(rows.error), initial=0.0)
+        rate = multiply(rows.W[: 6 - coupling.dof], v) + rows.drift
+        return rows.q, *(jnp.max(jnp.abs(x), initial=0.0) for x in (rows.error, rate))
 
     with jax.default_matmul_precision("highest"):
-        value, error = map_trailing(closed, batch, coupling, T, *(() if q is None else (q,)))
-    return value, jnp.max(error), jnp.maximum(jnp.max(jnp.abs(C.p)), jnp.max(jnp.abs(D.p)))
+        value, *gap = map_trailing(closed, batch, coupling, T, v, *(() if q is None else (q,)))
+    size = jnp.maximum(jnp.max(jnp.abs(C.p)), jnp.max(jnp.abs(D.p)))
+    return value, *map(jnp.max, gap), size, jnp.max(jnp.abs(v))
 
 
 @partial(jax.jit, static_argnames="batch")
@@ -343,11 +355,12 @@ def _check_finite(joint: str, coupling: Coupling, q: Array, motion: tuple[Pose, 
     )
 
 
-def _check_closed(joint, kind, value, stated, error, size) -> None:
-    """Check a joint between placed bodies: its q must follow from them, its frames should meet.
+def _check_closed(joint, kind, value, stated, error, rate, size, speed) -> None:
+    """Check a joint between placed bodies: its q must follow from them, its frames should meet, at
+    speeds that fit.
 
     value: coordinates that follow; stated: those of the user, or None
-    error, size: see `_closed`
+    error … speed: see `_closed`
     """
     if is_traced((value, stated, error)):
         return
@@ -364,6 +377,56 @@ def _check_closed(joint, kind, value, stated, error, size) -> None:
             "that fit",
             stacklevel=4,
         )
+    elif not rate <= _rounding(value.dtype) * (1 + float(speed)):
+        warnings.warn(f"joint {joint!r}: this {kind} {_parts(rate)}", stacklevel=4)
+
+
+def _parts(rate: Array) -> str:
+    """What becomes of speeds that do not fit."""
+    return (
+        f"moves off its surface at {float(rate):.3g} m/s or rad/s at the start; an impulse in the "
+        "first step ends that, otherwise give qd or velocities that fit, or take "
+        "`project(system, state, velocities=True)`"
+    )
+
+
+@jax.jit
+def _transmission_gaps(system: System, state: State) -> dict[int, tuple[Array, Array]]:
+    """Largest error of each transmission that keeps values at 0, and largest rate of an error."""
+    mechanism = mechanism_of(system, state.time.ndim)
+    state = with_unit_quaternions(state)
+    joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
+    gaps = {}
+    for group in mechanism.system.transmissions:
+        if group.held:
+            value, H = transmission_rows(mechanism, group, joints)
+            bodies = zip(*group.bodies, strict=True)
+            rate = sum(
+                multiply_transposed(side, twist[:, np.array(at)])
+                for side, at in zip(H, bodies, strict=True)
+            )
+            held, on = np.array(group.held), 1.0 if group.enabled is None else group.enabled > 0
+            value, rate = value * on, rate * on
+            for i, member in enumerate(group.members):
+                gaps[member] = tuple(jnp.max(jnp.abs(x[held, i])) for x in (value, rate))
+    return gaps
+
+
+def _warn_of_transmissions(system: System, state: State) -> None:
+    """Warn of transmissions whose values are not kept at 0 at the start."""
+    if is_traced((system, state)) or not any(group.held for group in system.transmissions):
+        return
+    rounding = _rounding(state.q.dtype)
+    for member, (error, rate) in sorted(_transmission_gaps(system, state).items()):
+        owner = f"transmission {system.topology.transmissions[member]!r}"
+        if not error <= rounding * (1 + float(jnp.max(jnp.abs(state.q), initial=0.0))):
+            warnings.warn(
+                f"{owner}: its value is {float(error):.3g} at the start and is to be 0; `project` "
+                "closes small gaps, otherwise give coordinates that fit",
+                stacklevel=4,
+            )
+        elif not rate <= rounding * (1 + float(jnp.max(jnp.abs(state.omega), initial=0.0))):
+            warnings.warn(f"{owner}: its value {_parts(rate)}", stacklevel=4)
 
 
 def _warn_of_slip(joint, kind, slip, size) -> None:

@@ -23,7 +23,7 @@ class Topology:
 
     bodies, joints, transmissions, fields: their names, in the order in which they were added
     moving: for each body True, or False if its motion is prescribed
-    ranks: of each leaf of the system, its number of axes without batch axes
+    shapes: of each leaf of the system as it was built, without batch axes
     notes: what the builder changed in the arguments of the user, a sentence each
     """
 
@@ -32,16 +32,21 @@ class Topology:
     moving: tuple[bool, ...]
     transmissions: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
-    ranks: tuple[int, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
     notes: tuple[str, ...] = ()
 
     @cached_property
     def _hash(self) -> int:
         names = self.bodies, self.joints, self.transmissions, self.fields
-        return hash((*names, self.moving, self.ranks))
+        return hash((*names, self.moving, self.shapes))
 
     def __hash__(self) -> int:
         return self._hash
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """Of each leaf of the system, its number of axes without batch axes."""
+        return tuple(map(len, self.shapes))
 
     @cached_property
     def body_index(self) -> dict[str, int]:
@@ -76,16 +81,12 @@ class Group:
         one = jax.tree.map(lambda x, rank: jnp.take(x, i, axis=rank - 1), self, ranks)
         return replace(one, **{field: (getattr(self, field)[i],) for field in self.per_member})
 
-    def with_member(self, i: int, name: str, changes: dict[str, Any], ranks: Self) -> Self:
-        """The group with some records of element i replaced.
+    def with_member(self, i: int, changes: dict[str, Any], ranks: Self) -> Self:
+        """The group with some fields of element i replaced.
 
-        name: of the element, for errors
-        changes: new records by field, of the same types and with the same leaves; their leaves are
-            without the axis of elements and may carry batch axes at the end
+        changes: new values by field, trees like the old ones; their leaves are without the axis of
+            elements and may carry batch axes at the end
         ranks: the declared rank of each leaf of the group
-
-        Raises: ValueError for a record of another type, and for a field that the element was built
-            without.
         """
 
         def put(stacked, value, rank):
@@ -98,23 +99,10 @@ class Group:
                 value = value.reshape(value.shape + (1,) * (stacked.ndim - rank - extra))
             return stacked.at[(slice(None),) * (rank - 1) + (i,)].set(value)
 
-        updated = {}
-        for field, value in changes.items():
-            old = getattr(self, field)
-            if old is None:
-                raise ValueError(
-                    f"{self.element} {name!r}: {field} was not given when it was built, so it "
-                    "cannot be set; give it there"
-                )
-            if isinstance(old, tuple):
-                value = tuple(value)
-            expected, actual = jax.tree.structure(old), jax.tree.structure(value)
-            if expected != actual:
-                raise ValueError(
-                    f"{self.element} {name!r}: {field} must be {expected} as it was built, not "
-                    f"{actual}"
-                )
-            updated[field] = jax.tree.map(put, old, value, getattr(ranks, field))
+        updated = {
+            field: jax.tree.map(put, getattr(self, field), value, getattr(ranks, field))
+            for field, value in changes.items()
+        }
         return replace(self, **updated)
 
 

@@ -1,4 +1,4 @@
-"""What is read off a state: coordinates, speeds, errors, poses, energy, momentum."""
+"""What is read off a state: coordinates, errors, poses, energy, momentum."""
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +10,12 @@ from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate
 from .batch import batch_shape
 from .kinematics import (
     Mechanism,
-    body_twists,
-    coordinate_speeds,
     gather_coordinates,
     joint_kinematics,
     moving_bodies,
     prepare,
+    transmission_rows,
     with_unit_quaternions,
-    with_world,
 )
 from .state import STATE_RANKS, State
 from .system import System
@@ -30,25 +28,28 @@ def coordinates(system: System, state: State) -> Array:
     return gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
 
 
-def speeds(system: System, state: State) -> Array:
-    """Speeds q̇ = N v_CD of all coordinates, shape (coordinates, *batch)."""
-    mechanism, state = _ready(system, state)
-    twist = with_world(body_twists(state))
-    joints = zip(mechanism.system.groups, joint_kinematics(mechanism, state), strict=True)
-    qd = [coordinate_speeds(group, joint, twist) for group, joint in joints]
-    return gather_coordinates(mechanism, qd, state)
-
-
 def joint_errors(system: System, state: State) -> Array:
     """Largest bilateral error of each joint [m or rad], shape (joints, *batch)."""
-    mechanism, state = _ready(system, state)
-    shape = (len(system.topology.joints), *state.time.shape)
-    errors = jnp.zeros(shape, state.q.dtype)
-    joints = joint_kinematics(mechanism, state)
-    for group, joint in zip(mechanism.system.groups, joints, strict=True):
+    return element_errors(*_ready(system, state))[: len(system.topology.joints)]
+
+
+def element_errors(mechanism: Mechanism, state: State) -> Array:
+    """Largest bilateral error of each joint, then of each transmission with values that are kept at
+    0, shape (joints + transmissions, *batch).
+    """
+    system, joints = mechanism.system, joint_kinematics(mechanism, state)
+    first = len(system.topology.joints)
+    count = first + len(system.topology.transmissions)
+    errors = jnp.zeros((count, *state.time.shape), state.q.dtype)
+    for group, joint in zip(system.groups, joints, strict=True):
         if group.coupling.dof < 6:
             worst = jnp.max(jnp.abs(joint.rows.error), axis=0)
             errors = errors.at[np.array(group.joints)].set(worst)
+    for group in system.transmissions:
+        if group.held:
+            value, _ = transmission_rows(mechanism, group, joints)
+            worst = jnp.max(jnp.abs(value[np.array(group.held)]), axis=0)
+            errors = errors.at[first + np.array(group.members)].set(worst)
     return errors
 
 

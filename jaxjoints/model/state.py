@@ -3,10 +3,13 @@
 Components lead, then bodies or joints, and batch axes trail.
 """
 
+from enum import IntEnum
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.options import check_count
 from ..algebra.pytree import struct
 
 
@@ -33,7 +36,7 @@ class State:
     quaternion: body axes to world axes, unit, w first, shape (4, bodies, *batch)
     velocity: of the centres of mass [m/s]; omega: angular [rad/s], shape (3, bodies, *batch)
     time: [s], shape (*batch)
-    q: last known coordinates, from which those that wind are continued, shape (coordinates, *batch)
+    q: coordinates [m or rad], from which those that wind are continued, shape (coordinates, *batch)
     warm_start: impulses of the last step, from which the next solve starts
     engagement: of limits with an `Engagement`, E times the number of steps since they engaged, in
         the order of q and then of the transmissions' values, shape (coordinates + values, *batch),
@@ -78,6 +81,38 @@ class Control:
 CONTROL_RANKS = {"effort": 1, "wrench": 2, "twist": 2, "target": 1, "target_speed": 1}
 
 
+class Cause(IntEnum):
+    """Why an environment stands still, or its step is not to be trusted (`Info.cause`).
+
+    It stands still, at its last good state, for these:
+
+    CONTROL: NaN or infinity in its control
+    STATE: NaN, infinity or a quaternion whose length is not 1 in the state it started from
+    PARAMETERS: NaN or infinity in the system's numbers; a mass that is not > 0, or an inertia that
+        is not positive definite
+    DIVERGED: a position [m] or velocity [m/s, rad/s] above 1e10
+    TIME_STEP: a time step that is not in (0, 1] s
+    SOLVER: NaN after a step from sound numbers
+
+    It goes on, and its step is not to be trusted, for these:
+
+    SOLVER: a residual above a tenth of the speeds
+    OPEN: a rigid joint or transmission whose error at the start of the step is above 0.1 m or rad
+    SINGULAR: two coordinates of a joint turn it about the same axis, to 1e-3 rad, like the first
+        and last angle of a `Gimbal` at its lock: speeds along them are of any size
+    """
+
+    NONE = 0
+    CONTROL = 1
+    STATE = 2
+    PARAMETERS = 3
+    SOLVER = 4
+    DIVERGED = 5
+    TIME_STEP = 6
+    OPEN = 7
+    SINGULAR = 8
+
+
 @struct
 class Info:
     """What a step did, per environment.
@@ -89,7 +124,6 @@ class Info:
     dt: length of the step [s], shape (*batch)
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
     error: largest bilateral error at the start of the step [m or rad], shape (*batch)
-    q, qd: coordinates at the start of the step, their speeds at its end, (coordinates, *batch)
     wrench: what each joint's rows did to its child: mean wrench during the step at C in C axes
         [N, N m], its bilateral and law rows together, shape (6, joints, *batch)
     law_force: mean force of the laws on each coordinate, shape (coordinates, *batch)
@@ -97,13 +131,13 @@ class Info:
         no limit pushes, shape (coordinates, *batch)
     transmission_force: mean force along each value of the transmissions (`System.value`), shape
         (values, *batch)
+    q, qd: coordinates [m or rad] at the end of the step, and their speeds there on the surfaces of
+        the joints, see `speeds`; shape (coordinates, *batch)
     """
 
     ok: Array
     residual: Array
     error: Array
-    q: Array
-    qd: Array
     wrench: Array
     law_force: Array
     limit_force: Array
@@ -111,6 +145,8 @@ class Info:
     cause: Array | None = None
     effort: Array | None = None
     dt: Array | None = None
+    q: Array | None = None
+    qd: Array | None = None
 
 
 def control_ranks(control: Control) -> list[int]:
@@ -119,7 +155,9 @@ def control_ranks(control: Control) -> list[int]:
 
 
 def replicate(state: State, *batch: int) -> State:
-    """A state repeated over batch axes: `replicate(state, 4096)`."""
+    """A state repeated over batch axes: `replicate(state, 4096)`; each has at least one item."""
+    for size in batch:
+        check_count("replicate", "batch", size, 1)
     return jax.tree.map(
         lambda x: jnp.broadcast_to(x.reshape(x.shape + (1,) * len(batch)), x.shape + batch), state
     )

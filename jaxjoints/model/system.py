@@ -7,13 +7,11 @@ from its number of axes.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 from jax import Array
 
-from ..algebra.pytree import replace, static, struct
-from ..laws.fields import Field
+from ..algebra.pytree import static, struct
 from .groups import FieldGroup, Group, JointGroup, Topology, TransmissionGroup
 
 WORLD = "world"
@@ -27,11 +25,11 @@ class System:
 
     A System is a tree of float arrays: `jax.grad(loss)(system)` holds the derivative with respect
     to every number of it. Read its numbers by name with `joint`, `transmission` and `field`, and by
-    body index from `mass`, `inertia` and `com`. Change them with `with_joint`, `with_transmission`,
-    `with_field` and `replace`.
+    body index from `mass`, `inertia` and `com`; change those with `dataclasses.replace`.
 
-    Importing `jaxjoints` adds two methods: `system.state(q={"elbow": 0.3}, …)` makes a start state
-    (see `start_state`), `system.control(effort=…, …)` a control (see `control_by_name`).
+    Importing `jaxjoints` adds methods: `with_joint`, `with_transmission` and `with_field` change
+    numbers by name; `system.state(q={"elbow": 0.3}, …)` makes a start state (see `start_state`),
+    `system.control(effort=…, …)` a control (see `control_by_name`).
 
     mass: [kg], shape (bodies,)
     inertia: about the centre of mass in body axes [kg m²], shape (3, 3, bodies)
@@ -104,52 +102,14 @@ class System:
         g, i = self._field(name)
         return self.fields[g].member(i, self._ranks.fields[g])
 
-    def with_joint(self, name: str, **changes: Any) -> "System":
-        """The system with some records of a joint replaced.
-
-        changes: of coupling, frame_C, frame_D, laws, erp, cfm, springs, enabled and max_effort. A
-            new record has the type of the old one; its leaves may carry batch axes at the end
-
-        Raises: KeyError for an unknown name; ValueError for a record of another type, and for a
-            field that the joint was built without.
-
-        >>> from jaxjoints import Hinge, Limits, SystemBuilder
-        >>> world = SystemBuilder()
-        >>> arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.02))
-        >>> elbow = world.joint("elbow", Hinge(), child=arm, laws=Limits(upper=1.0))
-        >>> system, _ = world.build()
-        >>> (stop,) = system.joint("elbow").laws
-        >>> system = system.with_joint("elbow", laws=[replace(stop, upper=2.0)])
-        >>> print(system.joint("elbow").laws[0].upper)
-        2.0
-        """
-        g, i = self._joint(name)
-        group = self.groups[g].with_member(i, name, changes, self._ranks.groups[g])
-        return replace(self, groups=_replaced(self.groups, g, group))
-
-    def with_transmission(self, name: str, **changes: Any) -> "System":
-        """The system with some records of a transmission replaced, as in `with_joint`.
-
-        changes: of transmission, laws, erp, cfm, springs and enabled
-        """
-        g, i = self._transmission(name)
-        group = self.transmissions[g].with_member(i, name, changes, self._ranks.transmissions[g])
-        return replace(self, transmissions=_replaced(self.transmissions, g, group))
-
-    def with_field(self, name: str, field: Field) -> "System":
-        """The system with a field replaced by a record of the same type, as in `with_joint`."""
-        g, i = self._field(name)
-        group = self.fields[g].with_member(i, name, {"field": field}, self._ranks.fields[g])
-        return replace(self, fields=_replaced(self.fields, g, group))
-
     def _joint(self, name: str) -> tuple[int, int]:
-        return _located(self.groups, "joint", self.topology.joints, name)
+        return located(self.groups, "joint", self.topology.joints, name)
 
     def _transmission(self, name: str) -> tuple[int, int]:
-        return _located(self.transmissions, "transmission", self.topology.transmissions, name)
+        return located(self.transmissions, "transmission", self.topology.transmissions, name)
 
     def _field(self, name: str) -> tuple[int, int]:
-        return _located(self.fields, "field", self.topology.fields, name)
+        return located(self.fields, "field", self.topology.fields, name)
 
     @property
     def _ranks(self) -> "System":
@@ -157,7 +117,7 @@ class System:
         return jax.tree.unflatten(jax.tree.structure(self), self.topology.ranks)
 
 
-def _located(
+def located(
     groups: Sequence[Group], element: str, names: Sequence[str], name: str
 ) -> tuple[int, int]:
     """Index of an element's group, and of the element in it; KeyError for an unknown name."""
@@ -167,8 +127,3 @@ def _located(
     return next(
         (g, group.members.index(index)) for g, group in enumerate(groups) if index in group.members
     )
-
-
-def _replaced(groups: tuple[Any, ...], g: int, group: Any) -> tuple[Any, ...]:
-    """The groups with group g replaced."""
-    return (*groups[:g], group, *groups[g + 1 :])

@@ -1,4 +1,4 @@
-"""Position projection: bodies moved back onto the surfaces of their joints."""
+"""Projection: positions and velocities moved back onto the surfaces of the joints."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -8,8 +8,15 @@ from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_nor
 from ..assembly.group_rows import Interval
 from ..assembly.layout import layout
 from ..assembly.problem import aimed_again, row_problem
-from ..assembly.targets import Projection
-from ..model.kinematics import Mechanism, joint_kinematics, quaternion_components
+from ..assembly.targets import Projection, Surface
+from ..model.kinematics import (
+    JointKinematics,
+    Mechanism,
+    body_twists,
+    joint_kinematics,
+    quaternion_components,
+    with_world,
+)
 from ..model.state import State
 from ..solve.factor import Factor
 from ..solve.linear import solve_at_rest
@@ -41,6 +48,20 @@ def projected_along(
     else:
         impulse = NEWTON.solve(again).impulse
     return _displaced(state, body_velocities(problem, impulse))
+
+
+def surface_twists(
+    mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State
+) -> Array:
+    """Twists in body axes, (6, bodies + 1, *batch), that no joint and no transmission resists: the
+    state's after the least M-weighted change.
+
+    joints: kinematics of the state
+    """
+    twist, now = with_world(body_twists(state)), jnp.zeros((), state.time.dtype)
+    interval = Interval(jnp.ones_like(now), force_time=now)
+    problem = row_problem(mechanism, joints, interval, Surface(), twist)
+    return twist + with_world(body_velocities(problem, NEWTON.solve(problem).impulse))
 
 
 def _at_once(mechanism: Mechanism, state: State) -> Interval:

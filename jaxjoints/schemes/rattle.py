@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.compiler import materialize
+from ..algebra.options import check_count, check_kind
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import jacobian_inverse_coefficient
 from ..algebra.spatial import (
@@ -92,8 +93,8 @@ class Rattle(Scheme):
     iterations: int = static(default=4)
 
     def __post_init__(self):
-        if self.iterations < 1:
-            raise ValueError(f"Rattle iterations {self.iterations} must be at least 1")
+        check_kind("Rattle", "solver", self.solver, Solver, "Newton()")
+        check_count("Rattle", "iterations", self.iterations, 1)
 
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
@@ -124,15 +125,14 @@ class Rattle(Scheme):
         new = _ended(mechanism, new, after, twist)
         start = jax.lax.stop_gradient(warm_start(mechanism.system, first_kick))
         new = replace(new, warm_start=start)
-        first = step_info(mechanism, joints, stage.problem, first_kick, twist, new, state.q, dt)
-        second = step_info(mechanism, after, problem, second_kick, twist, new, new.q, dt)
+        first = step_info(mechanism, joints, stage.problem, first_kick, new, dt)
+        second = step_info(mechanism, after, problem, second_kick, new, dt)
         closed = first_kick.residual <= CLOSED * (1 + first_kick.size)
         info = replace(
             second,
             ok=second.ok & closed,
             residual=jnp.maximum(first.residual, second.residual),
             error=first.error,
-            q=first.q,
             wrench=first.wrench + second.wrench,
             law_force=first.law_force + second.law_force,
             limit_force=first.limit_force + second.limit_force,

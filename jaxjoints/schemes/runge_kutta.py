@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.options import check_count, check_kind
 from ..algebra.pytree import replace, static, struct
 from ..algebra.spatial import cross, matvec, quat_multiply, quat_rotate, quat_rotate_inverse
 from ..assembly.group_rows import Interval
@@ -68,6 +69,10 @@ class RungeKutta(Scheme):
     solver: Solver = NEWTON
     projections: int = static(default=1)
 
+    def __post_init__(self):
+        check_kind("RungeKutta", "solver", self.solver, Solver, "Newton()")
+        check_count("RungeKutta", "projections", self.projections)
+
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
@@ -100,8 +105,7 @@ class RungeKutta(Scheme):
             new = projected(mechanism, new)
         new, problem = self._on_surface(mechanism, new)
         solution = RowSolution(dt * force, (), *worst)
-        twist = body_twists(new)
-        return new, step_info(mechanism, joints, problem, solution, twist, new, q, dt)
+        return new, step_info(mechanism, joints, problem, solution, new, dt)
 
     def examine(self, system: System, state: State, dt: Array) -> None:
         """Warns of springs and dampers too stiff for steps of dt [s] from a state, by the largest

@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import reduce
+from itertools import combinations
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,17 +15,18 @@ from ..model.groups import JointGroup, TransmissionGroup
 from ..model.kinematics import (
     JointKinematics,
     Mechanism,
-    coordinate_speeds,
-    gather_coordinates,
     transmission_rows,
-    with_world,
 )
-from ..model.state import Control, Info, State
+from ..model.state import Cause, Control, Info, State
 from ..model.system import System
 from ..solve.newton import Newton
 from ..solve.problem import TOLERATED, RowProblem, RowSolution
 
 NEWTON = Newton()
+# Error above which a rigid joint is far open [m or rad].
+OPEN = 0.1
+# Angle between the rows of two coordinates below which a joint is singular [rad].
+PARALLEL = 1e-3
 
 
 class Scheme(ABC):
@@ -35,7 +38,8 @@ class Scheme(ABC):
     ) -> tuple[State, Info]:
         """The state after one step of dt [s], and what the step did.
 
-        All arrays have the batch axes of the mechanism, quaternions have length 1.
+        All arrays have the batch axes of the mechanism, quaternions have length 1. `State.q` may be
+        that of any time during the step. `Info` needs no more than its fields without a default.
         """
 
     def at_solution(self) -> "Scheme | None":
@@ -59,40 +63,52 @@ def step_info(
     joints: tuple[JointKinematics, ...],
     problem: RowProblem,
     solution: RowSolution,
-    twist: Array,
     new: State,
-    q: Array,
     dt: Array,
 ) -> Info:
     """What the step did; unused parts cost nothing once compiled.
 
-    joints: kinematics where the impulses acted; twist: of the bodies at the end, in body axes there
+    joints: kinematics where the impulses acted
     """
-    system, batch, twist = mechanism.system, new.time.shape, with_world(twist)
-    errors, qd = [jnp.zeros(batch, dt.dtype)], []
+    system, batch = mechanism.system, new.time.shape
+    errors, far = [jnp.zeros(batch, dt.dtype)], [jnp.zeros(batch, dt.dtype)]
     for group, joint in zip(system.groups, joints, strict=True):
         if group.coupling.dof < 6:
             error = _of_enabled(group, jnp.abs(joint.rows.error))
             errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
-        qd.append(coordinate_speeds(group, joint, twist))
+            far += errors[-1:] if group.rigid else []
     for group in system.transmissions:
         if group.held:
             value, _ = transmission_rows(mechanism, group, joints)
             error = _of_enabled(group, jnp.abs(value[np.array(group.held)]))
             errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
+            far += errors[-1:] if group.rigid else []
+    far = jnp.max(jnp.stack(far), axis=0) > OPEN
+    singular = reduce(jnp.logical_or, map(_singular, system.groups, joints), jnp.zeros(batch, bool))
     impulses = joint_impulses(mechanism, joints, problem, solution, new)
     residual, size = (jnp.broadcast_to(x, batch) for x in (solution.residual, solution.size))
     return Info(
         ok=residual <= TOLERATED[dt.dtype.itemsize] * (1 + size),
         residual=residual,
         error=jnp.max(jnp.stack(errors), axis=0),
-        q=q,
-        qd=gather_coordinates(mechanism, qd, new),
         wrench=impulses.wrench / dt,
         law_force=impulses.law / dt,
         limit_force=impulses.limit / dt,
         transmission_force=impulses.transmission / dt,
+        cause=jnp.where(far, Cause.OPEN, jnp.where(singular, Cause.SINGULAR, Cause.NONE)),
     )
+
+
+def _singular(group: JointGroup, joint: JointKinematics) -> Array:
+    """Whether rows of two coordinates of a joint are parallel, shape (*batch)."""
+    N = jnp.unstack(joint.rows.W[6 - group.coupling.dof :])
+    lengths = [jnp.sum(row * row, axis=0) for row in N]
+    found = jnp.zeros((), bool)
+    for i, j in combinations(range(len(N)), 2):
+        along, size = jnp.sum(N[i] * N[j], axis=0), lengths[i] * lengths[j]
+        across = lengths[i] - along * along / lengths[j]
+        found = found | jnp.any((across < PARALLEL**2 * lengths[i]) & (size > 0), axis=0)
+    return found
 
 
 def _of_enabled(group: JointGroup | TransmissionGroup, error: Array) -> Array:

@@ -1,12 +1,13 @@
 """Time stepping: from the state at the start of a step to the state at its end."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.compiler import materialize
+from ..algebra.options import check_choice, check_count, check_kind
 from ..algebra.pytree import replace, static, struct
 from ..algebra.spatial import (
     matvec,
@@ -37,6 +38,9 @@ from .free_motion import free_velocity
 from .projection import projected_along
 from .scheme import NEWTON, Scheme, step_info
 
+Gyroscopic = Literal["transport", "implicit", "explicit", "none"]
+Rotation = Literal["exponential", "linearized"]
+
 
 @struct
 class SemiImplicitEuler(Scheme):
@@ -54,9 +58,15 @@ class SemiImplicitEuler(Scheme):
 
     solver: Solver = NEWTON
     projections: int = static(default=0)
-    gyroscopic: Literal["transport", "implicit", "explicit", "none"] = static(default="transport")
-    rotation: Literal["exponential", "linearized"] = static(default="exponential")
+    gyroscopic: Gyroscopic = static(default="transport")
+    rotation: Rotation = static(default="exponential")
     curvature: bool = static(default=False)
+
+    def __post_init__(self):
+        check_kind("SemiImplicitEuler", "solver", self.solver, Solver, "Newton()")
+        check_count("SemiImplicitEuler", "projections", self.projections)
+        check_choice("SemiImplicitEuler", "gyroscopic", self.gyroscopic, get_args(Gyroscopic))
+        check_choice("SemiImplicitEuler", "rotation", self.rotation, get_args(Rotation))
 
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
@@ -78,7 +88,7 @@ class SemiImplicitEuler(Scheme):
         new = replace(new, engagement=next_engagement(mechanism, new))
         for _ in range(self.projections):
             new = projected_along(mechanism, new, problem, solution.factors)
-        return new, step_info(mechanism, joints, problem, solution, twist, new, q, dt)
+        return new, step_info(mechanism, joints, problem, solution, new, dt)
 
     def at_solution(self) -> "SemiImplicitEuler | None":
         """See `Scheme.at_solution`."""

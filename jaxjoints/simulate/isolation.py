@@ -8,7 +8,6 @@ environment.
 
 import math
 from collections.abc import Callable
-from enum import IntEnum
 from functools import reduce
 from typing import Any, Literal
 
@@ -23,7 +22,7 @@ from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, largest, materializ
 from ..algebra.pytree import replace
 from ..model.external import settled
 from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
-from ..model.state import Control, Info, State
+from ..model.state import Cause, Control, Info, State
 from ..model.system import System
 from ..schemes.scheme import Scheme
 
@@ -31,28 +30,14 @@ from ..schemes.scheme import Scheme
 LARGEST = 1e10
 # Residual above which a solve is of no use, as a share of 1 m/s and of the speed of the bodies.
 UNSOLVED = 0.1
+# Longest time step [s].
+LONGEST = 1.0
+# How far the square of a quaternion's length may be from 1.
+UNIT = 0.1
 # Name of what reverse differentiation keeps of a step beside its start (see `_contained`).
 _OUTCOME = "outcome"
 
 Policy = Literal["stop", "zero"]
-
-
-class Cause(IntEnum):
-    """Why an environment stands still, or its step is not to be trusted (`Info.cause`).
-
-    CONTROL: NaN or infinity in its control; STATE: in the state it started from
-    PARAMETERS: in the system's numbers of this environment, or a mass that is not > 0
-    SOLVER: NaN after a step from sound numbers; or a residual above a tenth of the speeds, with
-        which the environment goes on
-    DIVERGED: a position or velocity above 1e10
-    """
-
-    NONE = 0
-    CONTROL = 1
-    STATE = 2
-    PARAMETERS = 3
-    SOLVER = 4
-    DIVERGED = 5
 
 
 def sanitized(system: System, state: State) -> tuple[System, State, Array]:
@@ -66,18 +51,20 @@ def sanitized(system: System, state: State) -> tuple[System, State, Array]:
     """
     batch = state.time.shape
     wrong = _unsound_parameters(system, batch)
-    finite = jnp.stack([_all(jnp.isfinite(x), len(batch)) for x in jax.tree.leaves(state)]).all(0)
+    sound = jnp.stack([_all(jnp.isfinite(x), len(batch)) for x in jax.tree.leaves(state)]).all(0)
+    length = jnp.sum(state.quaternion * state.quaternion, axis=0)
+    sound = sound & _all(jnp.abs(length - 1) < UNIT, len(batch))
     cause = _first(
-        (~finite, Cause.STATE),
+        (~sound, Cause.STATE),
         (_reach(state) > LARGEST, Cause.DIVERGED),
-        *([] if wrong is None else [(wrong, Cause.PARAMETERS)]),
+        (wrong, Cause.PARAMETERS),
     )
-    system = system if wrong is None else _with_sound_parameters(system, wrong)
+    system = _with_sound_parameters(system, wrong)
     bad = cause != Cause.NONE
     zero = jax.tree.map(jnp.zeros_like, state)
     one = replace(zero, quaternion=zero.quaternion.at[0].set(1.0))
     # Where all are bad, the safe state is every body at the origin, at rest.
-    good = _chosen(bad, one, state)
+    good = chosen(bad, one, state)
     safe = jax.tree.map(lambda x: _one_environment(x, len(batch), jnp.argmin(bad)), good)
     return system, stop_gradient(safe), cause
 
@@ -104,21 +91,24 @@ def isolated_step(
     told = jnp.zeros_like(standing)
     for leaf in (x for x in jax.tree.leaves(control) if x.size):
         told = told | ~jnp.isfinite(largest(jnp.abs(leaf), leaf.ndim - cause.ndim))
-    stopped = [(told, Cause.CONTROL)]
+    timed = (dt > 0) & (dt <= LONGEST)
+    stopped = [(~timed, Cause.TIME_STEP), (told, Cause.CONTROL)]
     if policy == "zero":
-        stopped, control = [], _without(told, control)
+        stopped, control = stopped[:1], without(told, control)
+    dt = jnp.where(timed, dt, LONGEST)
     cause = jnp.where(standing, cause, _first(*stopped))
     control = _clipped(mechanism.system, state, control)
     new, info, cause = _contained(scheme, mechanism, safe, cause, state, control, dt)
     still = cause != Cause.NONE
     # No gradient flows through an environment that stands still, nor from one solve to the next.
-    new = _chosen(still, stop_gradient(state), new)
+    new = chosen(still, stop_gradient(state), new)
     new = replace(new, warm_start=stop_gradient(new.warm_start))
     poor = info.residual > UNSOLVED * (1 + largest(jnp.abs(new.velocity), 2))
     effort = jnp.zeros_like(state.q) if control.effort is None else control.effort
     effort, step = jnp.broadcast_to(effort, state.q.shape), jnp.broadcast_to(dt, cause.shape)
-    info = _without(still, replace(info, effort=effort, dt=step))
-    shown = _first((still, cause), (told, Cause.CONTROL), (poor, Cause.SOLVER))
+    info = without(still, replace(info, effort=effort, dt=step))
+    seen = Cause.NONE if info.cause is None else info.cause
+    shown = _first((still, cause), (told, Cause.CONTROL), (poor, Cause.SOLVER), else_=seen)
     return (new, cause), replace(info, ok=info.ok & (shown == Cause.NONE), cause=shown)
 
 
@@ -173,12 +163,12 @@ def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
         for i, value in zip(varying, values, strict=True):
             arguments[i] = value
         scheme, mechanism, safe, cause, state, control, dt = structure.unflatten(arguments)
-        state = _chosen(bad, stop_gradient(safe), state)
+        state = chosen(bad, stop_gradient(safe), state)
         at_solution = scheme.at_solution()
         if at_solution is not None:
-            scheme, state = at_solution, replace(state, warm_start=_without(bad, impulses))
+            scheme, state = at_solution, replace(state, warm_start=without(bad, impulses))
         # Stored: otherwise every kernel takes it anew from the states kept for the way back.
-        state, control = materialize(state), _without(bad, control)
+        state, control = materialize(state), without(bad, control)
         return materialize(_advanced(scheme, mechanism, safe, cause, state, control, dt))
 
     _, slope = jax.jvp(of_safe_states, [leaves[i] for i in varying], [slopes[i] for i in varying])
@@ -206,19 +196,18 @@ def _reach(state: State) -> Array:
     return largest(reduce(jnp.maximum, map(jnp.abs, parts)), 1)
 
 
-def _unsound_parameters(system: System, batch: tuple[int, ...]) -> Array | None:
-    """True for environments of which a number of the system is not finite or a mass not > 0, shape
-    (*batch); None where environments share all of them.
+def _unsound_parameters(system: System, batch: tuple[int, ...]) -> Array:
+    """True for environments of which a number of the system is not finite, a mass not > 0 or an
+    inertia not positive definite, shape (*batch).
     """
-    wrong = [
-        ~_all(jnp.isfinite(leaf), len(batch))
-        for leaf, rank in zip(jax.tree.leaves(system), system.topology.ranks, strict=True)
-        if leaf.ndim > rank
-    ]
-    if system.mass.ndim > 1:
-        moving = np.array(system.topology.moving)
-        wrong.append(~_all((system.mass > 0)[moving], len(batch)))
-    return jnp.stack(wrong).any(axis=0) if wrong else None
+    leaves = zip(jax.tree.leaves(system), system.topology.ranks, strict=True)
+    wrong = [~_all(jnp.isfinite(leaf), leaf.ndim - rank) for leaf, rank in leaves]
+    moving = np.array(system.topology.moving)
+    mass, inertia = system.mass[moving], system.inertia[:, :, moving]
+    (a, d, e), (_, b, f), (_, _, c) = inertia
+    minors = a, a * b - d * d, a * (b * c - f * f) - d * (d * c - e * f) + e * (d * f - b * e)
+    wrong += [~_all(x > 0, x.ndim - 1) for x in (mass, *minors)]
+    return reduce(jnp.logical_or, wrong, jnp.zeros(batch, bool))
 
 
 def _with_sound_parameters(system: System, wrong: Array) -> System:
@@ -257,12 +246,12 @@ def _first(*cases: tuple[Array, Array | int], else_: Array | int = Cause.NONE) -
     return value
 
 
-def _chosen(mask: Array, this: State, that: State) -> State:
+def chosen(mask: Array, this: State, that: State) -> State:
     """One state where the mask (*batch) is true, else the other."""
     return jax.tree.map(lambda x, y: jnp.where(_leading(mask, y), x, y), this, that)
 
 
-def _without(mask: Array, tree: Any) -> Any:
+def without(mask: Array, tree: Any) -> Any:
     """Arrays that are 0 where the mask (*batch) is true."""
     return jax.tree.map(lambda x: jnp.where(_leading(mask, x), jnp.zeros_like(x), x), tree)
 

@@ -12,14 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.options import near_matches
 from ..algebra.pytree import expand, expand_trailing, map_trailing, static, struct
 from ..algebra.spatial import Pose, cross
-from ..build.checks.values import near_matches, read_numbers
+from ..build.checks.values import read_numbers
 from ..laws.law import Law
 from ..model.kinematics import coordinate_indices
-from ..model.measures import body_poses, coordinates, energy, momentum, speeds
+from ..model.measures import body_poses, coordinates, energy, momentum
 from ..model.state import Info, State
 from ..model.system import WORLD_INDEX, System
+from .surface import speeds
 
 Axes = Literal["C", "child", "parent", "world"]
 Names = bool | str | Iterable[str]

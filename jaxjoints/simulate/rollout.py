@@ -1,6 +1,7 @@
 """Rollouts: many steps in one compiled loop, in tiles, with records and checkpoints."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,30 +11,40 @@ from jax import Array
 from jax.tree_util import Partial
 
 from ..algebra.compiler import scan
-from ..algebra.pytree import map_trailing
+from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
-from ..build.checks.stepping import check_policy, check_shapes, check_time_step
 from ..build.checks.values import is_traced
 from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
 from ..schemes.scheme import Scheme
+from .controller import Controller, Course, control_of, started
+from .door import (
+    check_policy,
+    check_scheme,
+    check_time_step,
+    entered,
+    expanded,
+    full,
+    read_count,
+)
 from .isolation import Policy, computed_again, isolated_step, sanitized
 from .readout import Readout
-from .step import DEFAULT_SCHEME, expanded, full
+from .step import DEFAULT_SCHEME
+from .surface import measured
 from .tiles import cores, default_tile, map_tiles
 
-Controller = Callable[[State], Control]
-
-
-# Records that are trees already, as `jit` wants them.
-Ready = Partial | Readout
+# Functions that are trees already, as `jit` wants them.
+READY = (Partial, Readout, Controller)
+# The programs compiled so far, and the functions of the user in them.
+_compiled: dict[Hashable, tuple[Callable, ...]] = {}
+_told: set[Any] = set()
 
 
 def rollout(
     system: System,
     state: State,
-    controls: Control | Controller | None = None,
+    controls: Control | Callable[[State], Control] | Controller | None = None,
     *,
     dt: Array | float,
     steps: int | None = None,
@@ -44,14 +55,15 @@ def rollout(
     tile: int | None = None,
     scheme: Scheme = DEFAULT_SCHEME,
     control_policy: Policy = "stop",
-) -> tuple[State, Any]:
+) -> tuple[State, Any] | tuple[State, Any, Controller]:
     """Many steps in one compiled loop, for one environment or a batch (batch axes last).
 
     An environment that turns bad (see `Cause`) stands still from there on at its last good state,
     with `Info.ok` false, without effect on others; no gradient flows through it.
 
     controls: a `Control` whose arrays have a time axis in front, one entry per control interval;
-        or a function of one environment's state; or None
+        or a function of one environment's state; or a `Controller`, which has parameters, memory
+        and noise; or None
     dt: time step [s]; steps: how many (may be left out if `controls` are arrays)
     substeps: steps per control interval, the control held in between
     record_every: steps per record; it divides `substeps` or is a multiple of it
@@ -67,33 +79,78 @@ def rollout(
     scheme: integrator
     control_policy: as for `step`
 
-    Returns: the final state, and the records stacked over time
+    Returns: the final state, and the records stacked over time; where `controls` is a `Controller`,
+        third this as it is at the end, from which another rollout goes on
     Raises: ValueError for a time step out of (0, 1] s and for counts or axes that do not fit
-    Warns: where the scheme finds the start too stiff for the time step (`RungeKutta`)
+    Warns: where the scheme finds the start too stiff for the time step (`RungeKutta`); where a
+        program is compiled again only because a function is defined anew
     """
     check_time_step(dt)
     check_policy(control_policy)
-    by_function = callable(controls)
-    intervals = None if controls is None or by_function else _intervals(controls)
+    check_scheme("rollout", scheme)
+    _check_record(record)
+    by_function = callable(controls) or isinstance(controls, Controller)
+    system, state, arrays = entered(
+        "rollout", system, state, None if by_function else controls, leading=("steps",)
+    )
+    intervals = None if arrays is None else _intervals(arrays)
     counts = _counts(steps, substeps, record_every, checkpoint, intervals, by_function)
-    check_shapes(system, state, None if by_function else controls, leading=("steps",))
-    first = None if intervals is None else jax.tree.map(lambda x: x[0], controls)
+    first = None if intervals is None else jax.tree.map(lambda x: x[0], arrays)
     batch = batch_shape(system, state, first)
     state = full(state, batch)
     dt = jnp.asarray(dt, state.position.dtype)
     if not is_traced((system, state, dt)):
         scheme.examine(system, state, dt)
-    return _rollout(
-        system,
-        state,
-        Partial(controls) if by_function and not isinstance(controls, Partial) else controls,
-        dt,
-        scheme,
-        Partial(record) if callable(record) and not isinstance(record, Ready) else record,
-        counts=counts,
-        tile=_tile(tile, batch, len(system.topology.joints)),
-        policy=control_policy,
-    )
+    controls, record = (_ready(x) for x in (controls if by_function else arrays, record))
+    course = started(controls, batch)
+    arguments = system, state, controls, course, dt, scheme, record
+    static = {"counts": counts, "policy": control_policy}
+    static["tile"] = _tile(tile, batch, len(system.topology.joints))
+    _warn_of_compilation(arguments, static)
+    final, records, memory = _rollout(*arguments, **static)
+    if course is None:
+        return final, records
+    passed = counts.chunks * counts.units * counts.intervals
+    return final, records, replace(controls, memory=memory, interval=course.interval + passed)
+
+
+def _ready(function: Any) -> Any:
+    return Partial(function) if callable(function) and not isinstance(function, READY) else function
+
+
+def _check_record(record: Any) -> None:
+    if record is not None and not callable(record):
+        raise ValueError(
+            f"rollout: record {record!r} must be a function of (state, info), or a readout: "
+            "record=readout(system, coordinates=True)"
+        )
+
+
+def _warn_of_compilation(arguments: tuple, static: dict[str, Any]) -> None:
+    """Warn once for each function that makes a program of known shapes compile again, being
+    defined anew.
+    """
+    controls, record = arguments[2], arguments[-1]
+    functions = [x.func for x in (controls, record) if isinstance(x, Partial)]
+    functions += [x.function for x in (controls,) if isinstance(x, Controller)]
+    codes = tuple(getattr(f, "__code__", None) for f in functions)
+    if not functions or None in codes:
+        return
+    others = [x for x in arguments if not isinstance(x, (Partial, Controller))]
+    leaves, structure = jax.tree.flatten(others)
+    shapes = tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
+    key = codes, structure, shapes, tuple(static.values())
+    before = _compiled.setdefault(key, tuple(functions))
+    for old, new in zip(before, functions, strict=True):
+        if new is not old and new.__code__ not in _told:
+            _told.add(new.__code__)
+            warnings.warn(
+                f"rollout: the function {new.__qualname__} (line {new.__code__.co_firstlineno}) is "
+                "defined anew, so the same program is compiled once more; define it once, and "
+                "give what changes between calls to a Controller, or to the record by "
+                "jax.tree_util.Partial(function, parameters)",
+                stacklevel=3,
+            )
 
 
 class Counts(NamedTuple):
@@ -112,23 +169,28 @@ def _rollout(
     system: System,
     state: State,
     controls: Any,
+    course: Course | None,
     dt: Array,
     scheme: Scheme,
-    record: Ready | None,
+    record: Any,
     *,
     counts: Counts,
     tile: int,
     policy: Policy,
-) -> tuple[State, Any]:
+) -> tuple[State, Any, Any]:
     batch = state.time.shape
     if tile in (0, *batch):
-        return _run(system, state, controls, dt, scheme, record, counts, policy)
-    arrays, function = (None, controls) if callable(controls) else (controls, None)
-    leaves, structure = jax.tree.flatten((system, state, arrays))
+        return _run(system, state, controls, course, dt, scheme, record, counts, policy)
+    # What has batch axes goes into the tiles: of a controller what it has for each environment.
+    each = getattr(controls, "batched", None)
+    arrays, function = (controls, None) if isinstance(controls, Control) else (None, controls)
+    leaves, structure = jax.tree.flatten((system, state, arrays, each, course))
     ranks = [
         *system.topology.ranks,
         *jax.tree.leaves(STATE_RANKS),
         *([] if arrays is None else [r + 1 for r in control_ranks(arrays)]),
+        *[jnp.ndim(x) - 1 for x in jax.tree.leaves(each)],
+        *([] if course is None else course.ranks),
     ]
     split = [x.ndim > r for x, r in zip(leaves, ranks, strict=True)]
     batched = [x for x, one in zip(leaves, split, strict=True) if one]
@@ -138,8 +200,11 @@ def _rollout(
         whole, function, dt, scheme, record = shared
         parts = iter(whole), iter(batched)
         leaves = [next(parts[one]) for one in split]
-        system, state, arrays = jax.tree.unflatten(structure, leaves)
-        return _run(system, state, function or arrays, dt, scheme, record, counts, policy)
+        system, state, arrays, each, course = jax.tree.unflatten(structure, leaves)
+        if isinstance(function, Controller):
+            function = replace(function, batched=each)
+        controls = arrays if function is None else function
+        return _run(system, state, controls, course, dt, scheme, record, counts, policy)
 
     return map_tiles(run, (shared, function, dt, scheme, record), batched, tile, cores())
 
@@ -148,17 +213,18 @@ def _run(
     system: System,
     state: State,
     controls: Any,
+    course: Course | None,
     dt: Array,
     scheme: Scheme,
-    record: Ready | None,
+    record: Any,
     counts: Counts,
     policy: Policy,
-) -> tuple[State, Any]:
-    """All steps of one tile."""
+) -> tuple[State, Any, Any]:
+    """All steps of one tile: the state, the records, the memory of a controller."""
     batch = state.time.shape
     system, safe, cause = sanitized(system, state)
     mechanism = mechanism_of(system, len(batch))
-    by_function = callable(controls)
+    by_function = controls is not None and not isinstance(controls, Control)
     saved = jax.checkpoint if counts.checkpoint else lambda f: f
 
     @computed_again
@@ -167,22 +233,25 @@ def _run(
 
     def interval(carry, control):
         """Steps under one control."""
+        moved, info, course = carry
         if by_function:
-            state = carry[0][0]
-            control = map_trailing(controls, len(batch), state)
-            check_shapes(system, state, control)
-        control = Control() if control is None else expanded(control, len(batch))
+            seen, _ = measured(mechanism, safe, moved, None)
+            control, course = control_of(controls, system, seen, course)
+        else:
+            control = Control() if control is None else expanded(control, len(batch))
 
         def one(carry, _):
             moved, info = advance(carry[0], control)
             return (moved, None if record is None else info), None
 
-        return scan(one, carry, None, counts.steps)
+        (moved, info), _ = scan(one, (moved, info), None, counts.steps)
+        return (moved, info, course), None
 
     def unit(carry, controls):
         """Intervals between two records."""
         carry, _ = scan(interval, carry, controls, counts.intervals)
-        (state, _), info = carry
+        moved, info, _ = carry
+        state, info = measured(mechanism, safe, moved, info)
         if record is None:
             return carry, state
         if isinstance(record, Readout):
@@ -203,9 +272,12 @@ def _run(
         arrays = jax.tree.map(
             lambda x: jnp.repeat(x, counts.repeats, axis=0).reshape(shape + x.shape[1:]), controls
         )
-    carry, records = scan(saved(chunk), ((state, cause), info), arrays, counts.chunks)
+    start = (state, cause), info, course
+    (moved, _, course), records = scan(saved(chunk), start, arrays, counts.chunks)
     merge = (counts.chunks * counts.units,)
-    return carry[0][0], jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records)
+    final, _ = measured(mechanism, safe, moved, None)
+    memory = None if course is None else course.memory
+    return final, jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records), memory
 
 
 def _counts(
@@ -217,11 +289,12 @@ def _counts(
     by_function: bool,
 ) -> Counts:
     """Division of the steps; ValueError where the counts do not fit each other."""
-    for name, value in (("steps", steps), ("substeps", substeps), ("record_every", record_every)):
-        if value is not None and value < 1:
-            raise ValueError(f"rollout: {name} {value} must be >= 1")
-    if checkpoint is not None and checkpoint < 1:
-        raise ValueError(f"rollout: checkpoint {checkpoint} must be >= 1, or None")
+    steps, checkpoint = (
+        None if value is None else read_count("rollout", name, value)
+        for name, value in (("steps", steps), ("checkpoint", checkpoint))
+    )
+    substeps = read_count("rollout", "substeps", substeps)
+    record_every = read_count("rollout", "record_every", record_every)
     if steps is None:
         if intervals is None:
             raise ValueError("rollout: give steps, or controls with a time axis")

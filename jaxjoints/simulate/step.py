@@ -1,20 +1,20 @@
-"""One step of any number of environments, and position projection, as a user calls them."""
+"""One step of any number of environments, as a user calls it."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.pytree import expand
 from ..assembly.layout import mechanism_of
-from ..build.checks.stepping import check_policy, check_shapes, check_time_step
 from ..model.batch import batch_shape
-from ..model.kinematics import with_unit_quaternions
-from ..model.state import STATE_RANKS, Control, Info, State, control_ranks
+from ..model.state import Control, Info, State
 from ..model.system import System
-from ..schemes.projection import projected
 from ..schemes.scheme import Scheme
 from ..schemes.semi_implicit_euler import SemiImplicitEuler
+from .door import check_policy, check_scheme, check_time_step, entered, expanded, full
 from .isolation import Policy, isolated_step, sanitized
+from .surface import measured
 
 DEFAULT_SCHEME = SemiImplicitEuler()
 
@@ -31,8 +31,9 @@ def step(
     """One time step of one environment or of any number of them (batch axes last).
 
     Every leaf of system, state and control is shared by all environments or carries all batch axes.
-    Pure and not compiled here: wrap it in `jax.jit`, `jax.grad`, `jax.vmap` as you like. A bad
-    environment (see `Cause`) stays as it was, without effect on others or on gradients.
+    Pure: use it inside `jax.jit`, `jax.grad`, `jax.vmap` as you like. Called outside of them it is
+    compiled once for each system, scheme and shape. A bad environment (see `Cause`) stays as it
+    was, without effect on others or on gradients.
 
     dt: time step [s]
     control_policy: for an environment with NaN or infinity in its control: "stop" it, or make the
@@ -42,38 +43,21 @@ def step(
     """
     check_time_step(dt)
     check_policy(control_policy)
+    check_scheme("step", scheme)
     control = Control() if control is None else control
-    check_shapes(system, state, control)
+    system, state, control = entered("step", system, state, control)
+    dt = jnp.asarray(dt, state.position.dtype)
+    return _step(system, state, control, dt, scheme, policy=control_policy)
+
+
+@partial(jax.jit, static_argnames="policy")
+def _step(
+    system: System, state: State, control: Control, dt: Array, scheme: Scheme, *, policy: Policy
+) -> tuple[State, Info]:
     batch = batch_shape(system, state, control)
-    dt, state = jnp.asarray(dt, state.position.dtype), full(state, batch)
-    system, safe, cause = sanitized(system, state)
+    system, safe, cause = sanitized(system, full(state, batch))
     mechanism = mechanism_of(system, len(batch))
     control = expanded(control, len(batch))
-    carry, info = isolated_step(
-        scheme, mechanism, safe, (state, cause), control, dt, control_policy
-    )
-    return carry[0], info
-
-
-def project(system: System, state: State, *, iterations: int = 3) -> State:
-    """State with its positions moved onto the joints' surfaces, by the least M-weighted motion.
-
-    iterations: Newton steps; each squares the error. Velocities stay as they are.
-    """
-    batch = batch_shape(system, state, None)
-    mechanism = mechanism_of(system, len(batch))
-    state = with_unit_quaternions(full(state, batch))
-    for _ in range(iterations):
-        state = projected(mechanism, state)
-    return state
-
-
-def full(state: State, batch: tuple[int, ...]) -> State:
-    """State in which every array carries all batch axes."""
-    state = expand(state, jax.tree.leaves(STATE_RANKS), len(batch))
-    return jax.tree.map(lambda x, r: jnp.broadcast_to(x, x.shape[:r] + batch), state, STATE_RANKS)
-
-
-def expanded(control: Control, batch: int) -> Control:
-    """Control whose shared arrays get axes of size 1 for the batch."""
-    return expand(control, control_ranks(control), batch)
+    start = full(state, batch), cause
+    carry, info = isolated_step(scheme, mechanism, safe, start, control, dt, policy)
+    return measured(mechanism, safe, carry, info)

@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.options import check_count
 from ..algebra.pytree import static, struct
 from .problem import (
     Impulses,
@@ -54,10 +55,7 @@ class ProjectedGaussSeidel(Solver):
     warm: bool = static(default=False)
 
     def __post_init__(self):
-        if self.iterations < 1:
-            raise ValueError(
-                f"ProjectedGaussSeidel iterations {self.iterations} must be at least 1"
-            )
+        check_count("ProjectedGaussSeidel", "iterations", self.iterations, 1)
         if isinstance(self.relaxation, int | float) and not 0 < self.relaxation < 2:
             raise ValueError(
                 f"ProjectedGaussSeidel relaxation {self.relaxation} must lie between 0 and 2, where"

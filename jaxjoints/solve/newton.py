@@ -5,11 +5,12 @@ fixed number of steps; those that are far from it then get as many more, along a
 smoothing. How the solution is differentiated is a record of its own (`derivative`).
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.options import check_choice, check_count, check_kind, check_not_negative
 from ..algebra.pytree import replace, static, struct
 from .bounds import widened
 from .derivative import Derivative, Implicit, known_solution
@@ -28,6 +29,7 @@ from .problem import (
 )
 
 MOST_PATHS = 4
+Friction = Literal["coupled", "two passes"]
 
 
 @struct
@@ -49,20 +51,19 @@ class Newton(Solver):
     smoothing: Array | float = 0.0
     iterations: int = static(default=6)
     rescue: int = static(default=2)
-    friction: Literal["coupled", "two passes"] = static(default="coupled")
+    friction: Friction = static(default="coupled")
     derivative: Derivative = Implicit()
 
     def __post_init__(self):
-        if self.iterations < 1:
-            raise ValueError(f"Newton iterations {self.iterations} must be at least 1")
-        if not 0 <= self.rescue <= MOST_PATHS:
+        check_not_negative("Newton", "smoothing", self.smoothing)
+        check_count("Newton", "iterations", self.iterations, 1)
+        check_count("Newton", "rescue", self.rescue)
+        check_choice("Newton", "friction", self.friction, get_args(Friction))
+        check_kind("Newton", "derivative", self.derivative, Derivative, "Implicit()")
+        if self.rescue > MOST_PATHS:
             raise ValueError(
                 f"Newton rescue {self.rescue} must be 0 to {MOST_PATHS} paths; each takes twice "
                 "the steps of the one before, and 2 solve nearly all"
-            )
-        if not isinstance(self.derivative, Derivative):
-            raise ValueError(
-                f"Newton derivative {self.derivative!r} must be Implicit() or Unrolled()"
             )
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:

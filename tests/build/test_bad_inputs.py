@@ -8,7 +8,6 @@ import pytest
 
 from jaxjoints.algebra.pytree import struct
 from jaxjoints.build.builder import SystemBuilder
-from jaxjoints.build.checks.stepping import check_time_step
 from jaxjoints.couplings.coupling import Coupling
 from jaxjoints.couplings.gimbal import Gimbal
 from jaxjoints.couplings.linear import Helical, Slider
@@ -21,6 +20,7 @@ from jaxjoints.laws.limits import Limits, Lock
 from jaxjoints.laws.softness import Softness
 from jaxjoints.laws.springs import Damping, SpringDamper
 from jaxjoints.model.system import WORLD
+from jaxjoints.simulate.door import check_time_step
 from support.refusals import SOLID, hinge_on_arm, refused, warned, world_with_arm
 
 NAN, INF = math.nan, math.inf

@@ -16,8 +16,9 @@ from jaxjoints.couplings.shapes import HalfSpace, Sphere
 from jaxjoints.laws.limits import Limits
 from jaxjoints.laws.softness import Compliance, Softness
 from jaxjoints.laws.springs import Damping, SpringDamper
-from jaxjoints.model.measures import body_poses, speeds
+from jaxjoints.model.measures import body_poses
 from jaxjoints.model.state import STATE_RANKS
+from jaxjoints.simulate.surface import speeds
 
 SOLID = {"mass": 1.0, "inertia": (0.1, 0.1, 0.1)}
 Y = (0.0, 1.0, 0.0)

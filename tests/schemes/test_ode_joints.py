@@ -19,7 +19,7 @@ import jaxjoints as jj
 from jaxjoints.algebra.spatial import quat_rotate, quat_to_matrix
 from jaxjoints.model.groups import JointGroup
 from jaxjoints.model.kinematics import joint_kinematics, prepare, wrenches_on_bodies
-from jaxjoints.model.measures import speeds
+from jaxjoints.simulate.surface import speeds
 from support import oracle
 from support.mechanisms import compiled
 from support.ode_recordings import (

@@ -90,26 +90,29 @@ def test_readings_by_name_are_those_of_the_flat_vectors():
         own = system.coordinate(joint)
         np.testing.assert_array_equal(found.efforts[joint], effort[:, own])
         np.testing.assert_array_equal(found.forces[joint], found.info.law_force[:, own])
-    # At the start of each step the coordinates are those at the end of the one before.
-    q = found.coordinates["1"][:-1, 0]
-    np.testing.assert_allclose(q, found.info.q[1:, system.coordinate("1")][:, 0], atol=EXACT)
+    for name, flat in (("coordinates", found.info.q), ("speeds", found.info.qd)):
+        by_name = getattr(found, name)["1"]
+        np.testing.assert_allclose(by_name, flat[:, system.coordinate("1")], atol=EXACT)
     np.testing.assert_allclose(found.time[:, 0], DT * np.arange(1, STEPS + 1), rtol=EXACT)
     assert found.poses["1"].p.shape == (STEPS, 3, 2)
 
 
 def test_limits_push_apart_from_the_springs():
     """Of the force on a coordinate, what the implicit spring does not give."""
-    system, *_, found = swung()
-    pushed = 0
-    for joint in ("0", "1"):
-        q, limit = found.info.q[:, system.coordinate(joint)], found.limits[joint]
-        qd = found.info.qd[:, system.coordinate(joint)]
-        spring = -2.0 * (q + DT * qd - 0.1) - 0.1 * qd
-        np.testing.assert_allclose(limit, found.forces[joint] - spring, atol=1e-7)
-        outwards = np.asarray(q) * np.asarray(limit)
-        assert outwards.max() < 1e-7, "a limit pulls"
-        pushed += (outwards < -0.1).sum()
-    assert pushed >= 2
+    laws = [Limits(-0.41, 0.41), SpringDamper(2.0, 0.1, rest=0.1)]
+    system, state = mechanisms.slider(laws=laws, q=0.4, qd=1.0)
+    record = readout(system, coordinates=True, speeds=True, forces=True, limits=True)
+    effort = jnp.linspace(30.0, 10.0, 12)[:, None]
+    _, found = compiled(
+        lambda: rollout(system, state, Control(effort=effort), dt=DT, record=record)
+    )()
+    ((name, qd),) = found.speeds.items()
+    q, limit = found.coordinates[name], found.limits[name]
+    spring = -2.0 * (q - 0.1) - 0.1 * qd
+    np.testing.assert_allclose(limit, found.forces[name] - spring, atol=1e-9)
+    outwards = np.asarray(q) * np.asarray(limit)
+    assert outwards.max() < 1e-7, "a limit pulls"
+    assert (outwards < -0.1).sum() >= 2
 
 
 # Reactions

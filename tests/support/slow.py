@@ -55,6 +55,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "couplings/test_couplings.py": {
         "test_angles_wind_over_many_turns": ("hinge", "screw", "hinge errors"),
+        "test_motion_subspace_is_the_derivative_of_the_pose": KINDS,
         "test_projection_is_the_pose_with_the_projected_coordinates": ("moving plane",),
         "test_wrench_rates_are_those_of_the_rows": ("screw",),
         "test_gradients_are_transposed_derivatives_and_finite": KINDS,
@@ -182,6 +183,9 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
     "project/test_readme.py": {
         "test_the_screw_stays_on_its_thread": (),
         "test_the_gradient_of_the_screw_is_that_of_finite_differences": (),
+    },
+    "schemes/test_restart.py": {
+        "test_restarted_motion_converges_like_the_motion_itself": ("Euler-loop", "RATTLE-tree"),
     },
     "schemes/test_dynamics.py": {
         "test_projected_four_bar_stays_closed_for_ten_seconds": (),

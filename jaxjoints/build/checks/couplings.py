@@ -34,6 +34,14 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
         hint = f"write {coupling.__name__}(…)" if is_type else "give a record such as Hinge()"
         raise ValueError(f"{owner}: {coupling!r} is not a coupling; {hint}")
     kind = type(coupling).__name__
+    if not dataclasses.is_dataclass(coupling):
+        raise ValueError(f"{owner}: {kind} must be a record; write @struct above its class")
+    fields = {field.name for field in dataclasses.fields(coupling)}
+    if not hasattr(coupling, "dof") or "dof" in fields:
+        raise ValueError(
+            f"{owner}: {kind} must state its number of coordinates as a constant of its class: "
+            "dof: ClassVar[int] = 1"
+        )
     as_passed = read_record(owner, coupling)
     coupling = as_passed.normalized()
     problem = signature_problem(coupling)

@@ -7,13 +7,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ...algebra.options import near_matches
 from ...algebra.pytree import replace
 from ...couplings.coupling import Coupling
 from ...couplings.nonholonomic import extra_rows
 from ...laws.softness import Bushing, Compliance, Softness
 from ...model.system import WORLD
 from ..specs import BodySpec
-from .values import near_matches, precision, read_numbers
+from .values import precision, read_numbers
 
 # Ratio of the masses of two bodies that a joint connects, above which a warning is given.
 MASS_RATIO = 1e6

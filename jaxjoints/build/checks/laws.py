@@ -1,16 +1,19 @@
 """Reads the laws of a joint or a transmission: one standard form, and laws that fit each other."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ...algebra.pytree import replace
-from ...laws.law import Law
+from ...laws.law import CoordinateState, Law
 from ...laws.limits import Limits, Lock
 from ...laws.springs import SpringDamper
 from ...solve.forces import Hard
-from .values import float_leaves, read_numbers
+from .values import float_leaves, precision, read_numbers
 
 # Fields of laws that feed energy into the system if they are negative.
 PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
@@ -34,9 +37,12 @@ def read_laws(
     checked, notes = [], []
     fixed_by: dict[int, str] = {}
     engaged = set()
-    for declared in (laws,) if isinstance(laws, Law) else laws:
+    several = isinstance(laws, Iterable) and not isinstance(laws, str)
+    for declared in laws if several else (laws,):
         if not isinstance(declared, Law):
             hint = "give a record such as Limits(-1, 1)"
+            if isinstance(declared, type) and issubclass(declared, Law):
+                hint = f"write {declared.__name__}(…)"
             raise ValueError(f"{owner}: {declared!r} is not a law; {hint}")
         kind, coordinate = type(declared).__name__, declared.coordinate
         name = f"{owner}: {kind} on coordinate {coordinate}"
@@ -61,9 +67,39 @@ def read_laws(
                     f"{name}: an engagement acts on coordinate {coordinate} already; keep one"
                 )
             engaged.add(coordinate)
-        checked.append(float_leaves(name, law))
+        law = float_leaves(name, law)
+        _check_force(name, law)
+        checked.append(law)
     _check_normals(owner, checked)
     return tuple(checked), notes
+
+
+def _check_force(name: str, law: Law) -> None:
+    """Raise ValueError for a law whose force on one coordinate is more than one number."""
+    number = jnp.zeros((), precision())
+    at = CoordinateState(
+        q=number,
+        dt=number,
+        qd=number if law.needs_speed else None,
+        target=number,
+        target_speed=number,
+        gap=None if law.normal is None else number,
+        engaged=None if law.engagement is None else number,
+    )
+    try:
+        shapes = {x.shape for x in jax.tree.leaves(jax.eval_shape(law.force, at))} - {()}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: its force fails for one coordinate: {error}") from error
+    if shapes:
+        wide = [
+            f"{jax.tree_util.keystr(path).lstrip('.')} has shape {leaf.shape}"
+            for path, leaf in jax.tree_util.tree_leaves_with_path(law)
+            if leaf.shape
+        ]
+        raise ValueError(
+            f"{name}: its force on one coordinate has shape {shapes.pop()}, not that of one number"
+            + (f"; {', '.join(wide)}" if wide else "")
+        )
 
 
 def _check_normals(owner: str, laws: list[Law]) -> None:

@@ -6,7 +6,6 @@ shape alone.
 """
 
 import dataclasses
-import difflib
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ...algebra.options import near_matches
 from ...algebra.pytree import replace
 from ...algebra.spatial import Pose, quat_from_matrix, quat_normalize
 
@@ -28,16 +28,6 @@ def precision() -> np.dtype:
 def is_traced(value: Any) -> bool:
     """Whether a tree holds arrays that JAX is tracing, inside `jit`, `grad` or `vmap`."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
-
-
-def near_matches(name: str, names: Iterable[str]) -> str:
-    """A hint for an unknown name: "did you mean …?", or the list of the known names."""
-    names = list(names)
-    close = difflib.get_close_matches(str(name), names, n=3)
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    shown = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
-    return f"there are {shown}" if names else "there are none"
 
 
 def read_by_name(

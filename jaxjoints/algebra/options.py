@@ -1,0 +1,52 @@
+"""Checks that records make of their options when they are made, and near matches of names."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def near_matches(name: str, names: Iterable[str]) -> str:
+    """A hint for an unknown name: "did you mean …?", or the list of the known names."""
+    names = list(names)
+    close = difflib.get_close_matches(str(name), names, n=3)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    shown = ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "")
+    return f"there are {shown}" if names else "there are none"
+
+
+def check_choice(owner: str, field: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise ValueError for a value that is not one of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        hint = near_matches(value, choices)
+        raise ValueError(f"{owner} {field} {value!r} must be one of {', '.join(choices)}; {hint}")
+
+
+def check_count(owner: str, field: str, value: Any, least: int = 0) -> None:
+    """Raise ValueError for a value that is not a whole number of `least` or more."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ValueError(f"{owner} {field} {value!r} must be a whole number")
+    if value < least:
+        raise ValueError(f"{owner} {field} {value!r} must be at least {least}")
+
+
+def check_not_negative(owner: str, field: str, value: Any) -> None:
+    """Raise ValueError for a number that is not 0 or more; one that is traced is not checked."""
+    if isinstance(value, jax.core.Tracer):
+        return
+    if not np.all(np.asarray(value, float) >= 0):
+        raise ValueError(f"{owner} {field} {value!r} must not be negative")
+
+
+def check_kind(owner: str, field: str, value: Any, kind: type, example: str) -> None:
+    """Raise ValueError for a value that is no record of a kind; a class is not one of its records.
+
+    example: an expression that makes a record of the kind
+    """
+    if not isinstance(value, kind):
+        raise ValueError(
+            f"{owner} {field} {value!r} must be a {kind.__name__}, for example {example}"
+        )

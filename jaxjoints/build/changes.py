@@ -1,0 +1,234 @@
+"""`System.with_joint` and its kin: a system with other numbers, in the forms the builder takes."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..algebra.options import near_matches
+from ..algebra.pytree import replace
+from ..couplings.coupling import Coupling
+from ..laws.fields import Field
+from ..laws.law import Law
+from ..model.groups import Group
+from ..model.system import System, located
+from .checks.values import read_pose
+
+# What each element has beside the fields of its record, and what stands for several of these.
+OF_JOINT = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm", "springs", "enabled")
+OF_TRANSMISSION = ("transmission", "laws", "erp", "cfm", "springs", "enabled")
+
+
+def with_joint(self: System, name: str, **changes: Any) -> System:
+    """The system with some numbers of a joint changed; each may carry batch axes at the end.
+
+    changes, each by its name:
+    - a field of the joint's coupling, such as `axis`; or `coupling`, the whole record
+    - `frame_C`, `frame_D`, in one of the forms of `SystemBuilder.joint`
+    - a law by its type, such as `limits=Limits(-1.0, 1.0)` or `spring_damper=…`, where the joint
+      has one of this type; or `laws`, all of them in their order
+    - `erp`, `cfm`, `springs`, `max_effort`; `enabled`, where the joint was built with it
+
+    A field that is None in a new record keeps the value that it had.
+
+    Raises: KeyError for an unknown name; ValueError naming joint and field for a record of another
+        type, and for what the joint was built without.
+
+    >>> from jaxjoints import Hinge, Limits, SystemBuilder
+    >>> world = SystemBuilder()
+    >>> arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.02))
+    >>> elbow = world.joint("elbow", Hinge(), child=arm, laws=Limits(upper=1.0))
+    >>> system, _ = world.build()
+    >>> system = system.with_joint("elbow", limits=Limits(upper=2.0), axis=(0.0, 1.0, 0.0))
+    >>> print(system.joint("elbow").laws[0].upper)
+    2.0
+    """
+    g, i = located(self.groups, "joint", self.topology.joints, name)
+    group = _changed(self, self.groups[g], i, name, changes, "coupling", (*OF_JOINT, "max_effort"))
+    return replace(self, groups=(*self.groups[:g], group, *self.groups[g + 1 :]))
+
+
+def with_transmission(self: System, name: str, **changes: Any) -> System:
+    """The system with some numbers of a transmission changed, as in `with_joint`.
+
+    changes: fields of the transmission's record; `transmission`, `laws`, laws by their type, `erp`,
+        `cfm`, `springs` and `enabled`
+    """
+    g, i = located(self.transmissions, "transmission", self.topology.transmissions, name)
+    old = self.transmissions
+    group = _changed(self, old[g], i, name, changes, "transmission", OF_TRANSMISSION)
+    return replace(self, transmissions=(*old[:g], group, *old[g + 1 :]))
+
+
+def with_field(self: System, name: str, field: Field | None = None, **changes: Any) -> System:
+    """The system with a field replaced by a record of the same type, or some of its numbers
+    changed by their names, as in `with_joint`.
+    """
+    g, i = located(self.fields, "field", self.topology.fields, name)
+    if field is not None:
+        changes["field"] = field
+    group = _changed(self, self.fields[g], i, name, changes, "field", ("field",))
+    return replace(self, fields=(*self.fields[:g], group, *self.fields[g + 1 :]))
+
+
+# Methods where users look for them: see `start_state`.
+System.with_joint = with_joint
+System.with_transmission = with_transmission
+System.with_field = with_field
+
+
+def _changed(
+    system: System,
+    group: Group,
+    i: int,
+    name: str,
+    changes: dict[str, Any],
+    record: str,
+    fields: tuple[str, ...],
+) -> Group:
+    """A group with some numbers of element i changed.
+
+    record: the field of the group whose own fields may be named; fields: those of the group
+    """
+    owner = f"{group.element} {name!r}"
+    ranks = _of_group(system, group)
+    old = group.member(i, ranks)
+    shapes = jax.tree.map(lambda shape: shape[:-1], _shapes(system, group), is_leaf=_is_shape)
+    inner = {f.name for f in dataclasses.fields(getattr(old, record)) if f.name not in fields}
+    laws = {_law_name(law): j for j, law in enumerate(getattr(old, "laws", ()))}
+    new: dict[str, Any] = {}
+    for key, value in changes.items():
+        if key in fields:
+            new[key] = value
+        elif key in inner:
+            base = new.get(record, getattr(old, record))
+            new[record] = replace(base, **{key: value})
+        elif key in laws:
+            of_type = [law for law in old.laws if _law_name(law) == key]
+            if len(of_type) > 1:
+                raise ValueError(f"{owner}: it has {len(of_type)} laws {key}; give all by laws=[…]")
+            several = list(new.get("laws", old.laws))
+            several[laws[key]] = value
+            new["laws"] = several
+        else:
+            hint = near_matches(key, [*fields, *sorted(inner), *laws])
+            raise ValueError(
+                f"{owner}: it has no {key}; {hint}. A law or switch that it was built without has "
+                "to be given to the builder"
+            )
+    read = {
+        field: _fitted(
+            f"{owner}: {field}",
+            getattr(old, field),
+            _read(owner, field, value),
+            getattr(shapes, field),
+        )
+        for field, value in new.items()
+    }
+    return group.with_member(i, read, ranks)
+
+
+def _read(owner: str, field: str, value: Any) -> Any:
+    """A change in the form of the group's field."""
+    if field in ("frame_C", "frame_D"):
+        pose = read_pose(owner, field, value, batched=True)
+        batch = jnp.broadcast_shapes(pose.p.shape[1:], pose.q.shape[1:])
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (x.shape[0], *batch)), pose)
+    if field == "laws":
+        return tuple(value) if isinstance(value, Iterable) else (value,)
+    return value.normalized() if isinstance(value, Coupling) else value
+
+
+def _fitted(path: str, old: Any, new: Any, shape: Any) -> Any:
+    """`new` with the structure of `old`, its numbers as arrays; what is None in it stays as it was.
+
+    path: of the value, for errors; shape: of each number without batch axes, a tree like `old`
+
+    Raises: ValueError for another type, for an option with another value, and for other shapes
+    """
+    if new is None or old is None:
+        if new is not None:
+            raise ValueError(
+                f"{path} was not given when it was built, so it cannot be set; give it there"
+            )
+        return old
+    if isinstance(old, tuple):
+        new = tuple(new)
+        if len(new) != len(old):
+            raise ValueError(
+                f"{path} has {len(new)} records and was built with {len(old)}; add or leave out "
+                "one where the joint is built"
+            )
+        return tuple(
+            _fitted(f"{path}[{j}]", *parts)
+            for j, parts in enumerate(zip(old, new, shape, strict=True))
+        )
+    if not dataclasses.is_dataclass(old):
+        return _number(path, new, shape)
+    if type(new) is not type(old):
+        raise ValueError(
+            f"{path} must be a {type(old).__name__} as it was built, not {_kind(new)}; for another "
+            "type build another system"
+        )
+    read = {}
+    for field in dataclasses.fields(old):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        inner = f"{path}.{field.name}"
+        if not field.metadata.get("static", False):
+            read[field.name] = _fitted(inner, before, after, getattr(shape, field.name))
+        elif before != after:
+            raise ValueError(
+                f"{inner} is {after!r} and was built as {before!r}; it is part of the program, so "
+                "give it to the builder"
+            )
+    return replace(old, **read)
+
+
+def _number(path: str, value: Any, shape: tuple[int, ...]) -> jax.Array:
+    try:
+        number = jnp.asarray(value, jnp.result_type(float))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} {value!r} must be numbers of shape {shape}") from error
+    if number.shape[: len(shape)] != shape:
+        raise ValueError(
+            f"{path} has shape {number.shape}; it must be {shape}, and batch axes may follow"
+        )
+    return number
+
+
+def _kind(value: Any) -> str:
+    return repr(value) if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def _law_name(law: Law) -> str:
+    """The type of a law as an argument: `spring_damper` for a `SpringDamper`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(law).__name__).lower()
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(size, int) for size in value)
+
+
+def _of_group(system: System, group: Group) -> Any:
+    return _picked(system, group, system.topology.ranks)
+
+
+def _shapes(system: System, group: Group) -> Any:
+    return _picked(system, group, system.topology.shapes)
+
+
+def _picked(system: System, group: Group, values: tuple) -> Any:
+    """What the topology says of each leaf of a group, in the place of the leaf."""
+    tree = jax.tree.unflatten(jax.tree.structure(system), values)
+    for groups, found in zip(
+        (system.groups, system.transmissions, system.fields),
+        (tree.groups, tree.transmissions, tree.fields),
+        strict=True,
+    ):
+        for each, picked in zip(groups, found, strict=True):
+            if each is group:
+                return picked
+    raise KeyError(group)

@@ -1,0 +1,131 @@
+"""What lies on the surfaces of the joints: projected positions, and speeds of coordinates."""
+
+import warnings
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.lax import stop_gradient
+
+from ..algebra.pytree import replace
+from ..algebra.spatial import quat_rotate
+from ..assembly.layout import mechanism_of
+from ..build.checks.values import is_traced
+from ..build.start import START_ERROR
+from ..model.batch import batch_shape
+from ..model.kinematics import (
+    JointKinematics,
+    Mechanism,
+    coordinate_speeds,
+    gather_coordinates,
+    joint_kinematics,
+    quaternion_components,
+    with_unit_quaternions,
+)
+from ..model.measures import element_errors
+from ..model.state import Cause, Info, State
+from ..model.system import System
+from ..schemes.projection import projected, surface_twists
+from .door import entered, full, read_count
+from .isolation import chosen, without
+
+
+def project(
+    system: System, state: State, *, iterations: int = 3, velocities: bool = False
+) -> State:
+    """State with its positions moved onto the joints' surfaces, by the least M-weighted motion.
+
+    iterations: Newton steps; each squares the error
+    velocities: whether these too change, as little as possible, to what the joints allow there
+
+    Warns: a joint or transmission that is still open after them, by name, outside of `jit`.
+    """
+    iterations = read_count("project", "iterations", iterations)
+    system, state, _ = entered("project", system, state)
+    state, errors = _projected(system, state, iterations=iterations, velocities=velocities)
+    if not is_traced(errors):
+        _warn_of_gaps(system, errors)
+    return state
+
+
+def speeds(system: System, state: State) -> Array:
+    """Speeds q̇ [m/s or rad/s] of all coordinates on the joints' surfaces, (coordinates, *batch).
+
+    After a step, velocities lie on the surfaces where the step began. So q̇ is N v_CD of velocities
+    that are changed, by the least M-weighted change, to what joints and transmissions allow where
+    the bodies are now. The next step makes that change anyway: a state made anew of coordinates and
+    speeds moves on as this one.
+    """
+    return _all_speeds(*entered("speeds", system, state)[:2])
+
+
+@partial(jax.jit, static_argnames=("iterations", "velocities"))
+def _projected(
+    system: System, state: State, *, iterations: int, velocities: bool
+) -> tuple[State, Array]:
+    """The projected state, and the errors that are left, of joints and then of transmissions."""
+    mechanism, state = _ready(system, state)
+    for _ in range(iterations):
+        state = projected(mechanism, state)
+    errors = element_errors(mechanism, state)
+    if velocities:
+        twist = surface_twists(mechanism, joint_kinematics(mechanism, state), state)[:, :-1]
+        q = quaternion_components(state)
+        v, omega = quat_rotate(q, twist[:3]), quat_rotate(q, twist[3:])
+        state = replace(state, velocity=v, omega=omega)
+    return state, errors
+
+
+@jax.jit
+def _all_speeds(system: System, state: State) -> Array:
+    mechanism, state = _ready(system, state)
+    return _speeds(mechanism, joint_kinematics(mechanism, state), state)
+
+
+def _warn_of_gaps(system: System, errors: Array) -> None:
+    """Warn of each joint and transmission that is open; errors: (elements, *batch)."""
+    names = [f"joint {name!r}" for name in system.topology.joints]
+    names += [f"transmission {name!r}" for name in system.topology.transmissions]
+    worst = np.asarray(errors).reshape(len(names), -1).max(axis=1, initial=0.0)
+    for name, error in zip(names, worst, strict=True):
+        if not error <= START_ERROR:
+            warnings.warn(
+                f"project: {name} is open by {error:.3g} m or rad; take more iterations, or start "
+                "from a pose nearer to where it closes",
+                stacklevel=3,
+            )
+
+
+def measured(
+    mechanism: Mechanism, safe: State, carry: tuple[State, Array], info: Info | None
+) -> tuple[State, Info | None]:
+    """State and `Info` after a step, with the coordinates and speeds at its end.
+
+    An environment whose state is bad from the start keeps its `State.q`.
+    """
+    state, cause = carry
+    still, broken = cause != Cause.NONE, cause == Cause.STATE
+    at = with_unit_quaternions(chosen(broken, safe, state))
+    joints = joint_kinematics(mechanism, at)
+    q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], at)
+    known = jnp.where(broken, state.q, q)
+    state = replace(state, q=jnp.where(still, stop_gradient(known), known))
+    if info is None:
+        return state, None
+    read = without(still, {"q": q, "qd": _speeds(mechanism, joints, at)})
+    return state, replace(info, **read)
+
+
+def _speeds(mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State) -> Array:
+    twist = surface_twists(mechanism, joints, state)
+    groups = zip(mechanism.system.groups, joints, strict=True)
+    parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
+    return gather_coordinates(mechanism, parts, state)
+
+
+def _ready(system: System, state: State) -> tuple[Mechanism, State]:
+    """Mechanism and state with the batch axes of both, its quaternions of length 1."""
+    batch = batch_shape(system, state, None)
+    return mechanism_of(system, len(batch)), with_unit_quaternions(full(state, batch))
