@@ -20,7 +20,7 @@ from ..model.groups import Topology
 from ..model.state import State
 from ..model.system import WORLD, WORLD_INDEX, System
 from .checks.bodies import read_inertia, read_mass
-from .checks.couplings import notes_on_turns, read_coupling
+from .checks.couplings import notes_on_turns, read_coupling, warn_of_one_component
 from .checks.fields import check_fields_at_start, read_field
 from .checks.joints import (
     check_ends,
@@ -228,6 +228,7 @@ class SystemBuilder:
         )
         _add("joint", self._joints, name, joint)
         self._notes += coupling_notes + law_notes + notes_on_turns(owner, coupling, laws)
+        warn_of_one_component(owner, coupling, laws)
         warn_of_mass_ratio(owner, self._bodies, child, parent)
         return name
 

@@ -43,6 +43,8 @@ def entered(
     _check_state(system, state)
     if control is not None:
         control = with_control(system, state, control, leading)
+    if state.time.ndim == STATE_RANKS.time:
+        _check_told(system, control, len(leading))
     return system, state, control
 
 
@@ -151,18 +153,20 @@ def _check_control(
     system: System, state: State, control: Control, leading: tuple[str, ...]
 ) -> None:
     """Raise ValueError for arrays of a control that do not fit the system or the batch."""
-    bodies, coordinates = len(system.topology.bodies), system.coordinates
     batch = batch_shape(system, state, None)
-    shapes = {
-        "effort": (coordinates,),
-        "wrench": (6, bodies),
-        "twist": (6, len(system.topology.prescribed)),
-        "target": (coordinates,),
-        "target_speed": (coordinates,),
+    _check_axes("control", control, _control_shapes(system), batch or None, leading)
+
+
+def _control_shapes(system: System) -> dict[str, tuple[int, ...]]:
+    """Shape of each field of a control without batch axes."""
+    coordinates, prescribed = (system.coordinates,), len(system.topology.prescribed)
+    return {
+        "effort": coordinates,
+        "wrench": (6, len(system.topology.bodies)),
+        "twist": (6, prescribed),
+        "target": coordinates,
+        "target_speed": coordinates,
     }
-    _check_axes("control", control, shapes, batch or None, leading)
-    if not batch:
-        _check_told(control, shapes, len(leading))
 
 
 def _check_parameters(system: System) -> None:
@@ -178,21 +182,29 @@ def _check_parameters(system: System) -> None:
             )
 
 
-def _check_told(control: Control, shapes: dict[str, tuple[int, ...]], first: int) -> None:
-    """Raise ValueError for a control that alone has batch axes, in a shape that would also fit with
-    these in front.
+def _check_told(system: System, control: Control | None, first: int) -> None:
+    """Raise ValueError for arrays that alone have batch axes, all of them in shapes that would also
+    fit with these in front.
+
+    first: number of axes that come first in every array of the control
     """
-    for name, sizes in shapes.items():
-        value = getattr(control, name)
-        if value is None:
-            continue
-        own = value.shape[first:]
-        batch = own[len(sizes) :]
-        if batch and own == batch + sizes:
-            raise ValueError(
-                f"control: {name} of shape {value.shape} may have its batch in front or at the "
-                f"end; give the state its batch too: replicate(state, {', '.join(map(str, batch))})"
-            )
+    arrays = [
+        (f"system: {jax.tree_util.keystr(path).lstrip('.')}", leaf.shape, built)
+        for (path, leaf), built in zip(
+            jax.tree_util.tree_leaves_with_path(system), system.topology.shapes, strict=True
+        )
+    ]
+    for name, sizes in _control_shapes(system).items():
+        if control is not None and getattr(control, name) is not None:
+            arrays.append((f"control: {name}", getattr(control, name).shape[first:], sizes))
+    batched = [(name, shape, own) for name, shape, own in arrays if len(shape) > len(own)]
+    if not batched or any(shape != shape[len(own) :] + own for _, shape, own in batched):
+        return
+    name, shape, own = batched[0]
+    raise ValueError(
+        f"{name} of shape {shape} may have its batch in front or at the end; give the state its "
+        f"batch too: replicate(state, {', '.join(map(str, shape[len(own) :]))})"
+    )
 
 
 def _check_axes(

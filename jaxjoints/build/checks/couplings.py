@@ -14,7 +14,9 @@ from ...couplings.diagnosis import (
     derivative_problems,
     signature_problem,
 )
+from ...couplings.rotary import Ball
 from ...laws.law import Law
+from ...laws.limits import Limits
 from .values import precision, read_record
 
 
@@ -62,6 +64,18 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
         if abs(length - 1) > 1e-6:
             notes.append(f"{owner}: {field.name} normalized from length {length:.6g}")
     return coupling, notes
+
+
+def warn_of_one_component(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> None:
+    """Warn of limits on the first component of a rotation vector alone, which hardly bound it."""
+    limited = {law.coordinate for law in laws if isinstance(law, Limits)}
+    if isinstance(coupling, Ball) and limited == {0}:
+        warnings.warn(
+            f"{owner}: Limits act on coordinate 0 alone, the first component of the rotation "
+            "vector of a Ball; give `coordinate=` for each that is meant, or a SwingCone for a "
+            "cone, or take a Gimbal for limits about three axes",
+            stacklevel=3,
+        )
 
 
 def notes_on_turns(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> list[str]:
