@@ -12,7 +12,10 @@ import numpy as np
 from .compiler import register
 
 Record = TypeVar("Record")
-NUMBERS = (bool, int, float, complex, np.number, np.ndarray, jax.Array)
+# A field of a record as users give it: a number, a sequence of numbers or an array. Of a record in
+# a system it is an array.
+Numbers = Any
+NUMERIC = (bool, int, float, complex, np.number, np.ndarray, jax.Array)
 replace = dataclasses.replace
 
 
@@ -52,7 +55,7 @@ def _check_fields(cls: type) -> None:
     for name, value in vars(cls).items():
         known = name in annotations or any(hasattr(base, name) for base in bases)
         known = known or any(name in inspect.get_annotations(base) for base in bases)
-        if not known and not name.startswith("_") and isinstance(value, NUMBERS):
+        if not known and not name.startswith("_") and isinstance(value, NUMERIC):
             raise TypeError(
                 f"{cls.__name__}.{name} = {value!r} has no annotation, so it would be a constant "
                 f"without gradient; write {name}: jax.Array | float = {value!r}, or for a constant "

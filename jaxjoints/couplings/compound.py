@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import replace, struct
+from ..algebra.pytree import Numbers, replace, struct
 from ..algebra.spatial import Pose
 from .coupling import Chart, Coupling
 from .nonholonomic import extra_rows
@@ -44,8 +44,8 @@ class Hinge2(Chart):
     error is the angle itself, and laws act on all coordinates. Both agree on the surface.
     """
 
-    axis_D: Array = Z
-    axis_C: Array = Y
+    axis_D: Numbers = Z
+    axis_C: Numbers = Y
     dof: ClassVar[int] = 3
 
     def pose(self, q: Array) -> Pose:
@@ -84,8 +84,8 @@ class PrismaticRotoide(Chart):
     body 2 is not opposite to that on body 1. Neither fault is reproduced here.
     """
 
-    axis_D: Array = X
-    axis_C: Array = Z
+    axis_D: Numbers = X
+    axis_C: Numbers = Z
     dof: ClassVar[int] = 2
 
     def pose(self, q: Array) -> Pose:
@@ -123,9 +123,9 @@ class PrismaticUniversal(Chart):
     where body 1 is the world, ODE measures the slide in the wrong frame. The rows here are exact.
     """
 
-    slide: Array = Z
-    axis_D: Array = X
-    axis_C: Array = Y
+    slide: Numbers = Z
+    axis_D: Numbers = X
+    axis_C: Numbers = Y
     dof: ClassVar[int] = 3
 
     def pose(self, q: Array) -> Pose:
@@ -167,7 +167,7 @@ class DoubleHinge(Chart):
     offset along the axes that another row brings to 0. Both agree on the surface.
     """
 
-    length: Array
+    length: Numbers
     dof: ClassVar[int] = 2
 
     def pose(self, q: Array) -> Pose:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import struct
+from ..algebra.pytree import Numbers, struct
 from ..algebra.spatial import Pose, basis, cross, dot, unit
 from .coupling import Coupling, CouplingRows
 from .shapes import Shape, Touch, candidates, no_gap_function, touch, wide
@@ -140,9 +140,9 @@ class ContactPoint(_Contact):
     Source: the contact joint of ODE's manual.
     """
 
-    point_C: Array = (0.0, 0.0, 0.0)
-    point_D: Array = (0.0, 0.0, 0.0)
-    normal: Array = (0.0, 0.0, 1.0)
+    point_C: Numbers = (0.0, 0.0, 0.0)
+    point_D: Numbers = (0.0, 0.0, 0.0)
+    normal: Numbers = (0.0, 0.0, 1.0)
     tangent: Array | None = None
 
     @classmethod

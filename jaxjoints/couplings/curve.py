@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import struct
+from ..algebra.pytree import Numbers, struct
 from ..algebra.spatial import Pose, basis, cross, dot, norm, quat_to_rotation_vector, unit
 from .angles import unwrap_rotation_vector
 from .coupling import Chart, Residual, on_surface
@@ -136,7 +136,7 @@ class PointOnLevelSet(Residual):
     """
 
     function: Function
-    start: Array = (0.0, 0.0, 0.0)
+    start: Numbers = (0.0, 0.0, 0.0)
     dof: ClassVar[int] = 5
 
     def reference(self) -> Pose:

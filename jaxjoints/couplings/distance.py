@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.pytree import struct
+from ..algebra.pytree import Numbers, struct
 from ..algebra.rotation import quat_from_rotation_vector
 from ..algebra.spatial import Pose, norm, quat_rotate, quat_to_rotation_vector
 from .angles import unwrap_rotation_vector
@@ -38,7 +38,7 @@ class DoubleBall(Residual):
     direction.
     """
 
-    length: Array
+    length: Numbers
     dof: ClassVar[int] = 5
 
     def reference(self) -> Pose:

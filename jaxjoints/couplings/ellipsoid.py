@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import static, struct
+from ..algebra.pytree import Numbers, static, struct
 from ..algebra.spatial import (
     Pose,
     arctan2,
@@ -65,7 +65,7 @@ class Ellipsoid(Coupling):
     coordinates in directions off the surface too.
     """
 
-    radii: Array
+    radii: Numbers
     wing: Array | float = 0.0
     exact: bool = static(default=True, kw_only=True)
     dof: ClassVar[int] = 4
@@ -134,7 +134,7 @@ class Ellipsoid3(Coupling):
     from those here as they do for `Ellipsoid`).
     """
 
-    radii: Array
+    radii: Numbers
     exact: bool = static(default=True, kw_only=True)
     dof: ClassVar[int] = 3
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import replace, static, struct
+from ..algebra.pytree import Numbers, replace, static, struct
 from ..algebra.spatial import Pose, unit
 from .coupling import Chart
 from .functions import Constant, Function, check_functions
@@ -52,8 +52,8 @@ class FunctionDriven(Chart):
     dof: int = static(kw_only=True)
     rotations: tuple[Function, Function, Function] = NOT_MOVING
     translations: tuple[Function, Function, Function] = NOT_MOVING
-    rotation_axes: Array = X_Y_Z
-    translation_axes: Array = X_Y_Z
+    rotation_axes: Numbers = X_Y_Z
+    translation_axes: Numbers = X_Y_Z
 
     def pose(self, q: Array) -> Pose:
         """Three rotations and three displacements, each by its function of q."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import static, struct
+from ..algebra.pytree import Numbers, static, struct
 
 
 class Function(ABC):
@@ -60,7 +60,7 @@ class Linear(Function):
     coordinates: numbers of the m coordinates (static)
     """
 
-    slopes: Array
+    slopes: Numbers
     offset: Array | float = 0.0
     coordinates: tuple[int, ...] = static(default=(0,), kw_only=True)
 
@@ -88,7 +88,7 @@ class Polynomial(Function):
     coordinates: numbers a, b, … of the coordinates (static)
     """
 
-    coefficients: Array
+    coefficients: Numbers
     coordinates: tuple[int, ...] = static(default=(0,), kw_only=True)
 
     def value(self, q: Array) -> Array:
@@ -122,8 +122,8 @@ class Spline(Function):
     coordinates: the number of the coordinate, a tuple of one (static)
     """
 
-    knots: Array
-    values: Array
+    knots: Numbers
+    values: Numbers
     coordinates: tuple[int, ...] = static(default=(0,), kw_only=True)
 
     def value(self, q: Array) -> Array:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import struct
+from ..algebra.pytree import Numbers, struct
 from ..algebra.spatial import (
     Pose,
     arctan2,
@@ -23,8 +23,8 @@ from .gimbal import euler_angles, euler_rotation
 class _Gear(Residual):
     """Wheels about z of C and z of D. There are no bilateral rows; the slip is a coordinate."""
 
-    radius_C: Array
-    radius_D: Array
+    radius_C: Numbers
+    radius_D: Numbers
     dof: ClassVar[int] = 6
 
     def residual(self, T: Pose, t: Array) -> Array:
@@ -79,8 +79,8 @@ class SpurGear(_Gear):
     distance is |radius_C + radius_D|.
     """
 
-    radius_C: Array
-    radius_D: Array
+    radius_C: Numbers
+    radius_D: Numbers
 
     def pose(self, q: Array, t: Any = 0.0) -> Pose:
         """Origin of C at the polar angle -q[1] in D, C turned so that the slip is q[0]."""
@@ -142,8 +142,8 @@ class BevelGear(_Gear):
     that the slip grows by 1 + erp in each step; here a step reduces the slip.
     """
 
-    radius_C: Array
-    radius_D: Array
+    radius_C: Numbers
+    radius_D: Numbers
 
     def pose(self, q: Array, t: Any = 0.0) -> Pose:
         """Position q[3:], axes at the angle π/2 + q[2], C turned so that the slip is q[0]."""

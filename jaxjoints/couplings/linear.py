@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import replace, struct
+from ..algebra.pytree import Numbers, replace, struct
 from ..algebra.spatial import (
     Pose,
     basis,
@@ -41,7 +41,7 @@ class Slider(Coupling):
     RigidBodyDynamics.jl prismatic.
     """
 
-    axis: Array = Z
+    axis: Numbers = Z
     dof: ClassVar[int] = 1
     batched: ClassVar[bool] = True
 
@@ -92,7 +92,7 @@ class Cylindrical(Coupling):
     piston, whose forces act at its anchor on body 2: attachment (1, 1).
     """
 
-    axis: Array = Z
+    axis: Numbers = Z
     dof: ClassVar[int] = 2
     batched: ClassVar[bool] = True
 
@@ -176,8 +176,8 @@ class Helical(Chart):
     Source: RBDL helical joint (a screw).
     """
 
-    pitch: Array
-    axis: Array = Z
+    pitch: Numbers
+    axis: Numbers = Z
     dof: ClassVar[int] = 1
 
     def pose(self, q: Array) -> Pose:

@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ..algebra.dense import inverse
-from ..algebra.pytree import static, struct
+from ..algebra.pytree import Numbers, static, struct
 from ..algebra.spatial import Pose, dot, matvec, quat_to_rotation_vector, so3_right_jacobian_inverse
 from .angles import unwrap_rotation_vector
 from .coupling import Coupling, CouplingRows
@@ -21,7 +21,7 @@ IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 class _Motor(Coupling):
     """Three axes for laws, each fixed in C or in D. There are no bilateral rows."""
 
-    axes: Array
+    axes: Numbers
     carried: str
     dof: ClassVar[int] = 6
 
@@ -72,7 +72,7 @@ class AngularMotor(_Motor):
     the world, join the body to the world, or set the axis in D in each step.
     """
 
-    axes: Array = IDENTITY
+    axes: Numbers = IDENTITY
     carried: str = static(default="DDD", kw_only=True)
 
     def pose(self, q: Array) -> Pose:
@@ -123,7 +123,7 @@ class LinearMotor(_Motor):
     join the body to the world, or set the axis in D in each step.
     """
 
-    axes: Array = IDENTITY
+    axes: Numbers = IDENTITY
     carried: str = static(default="DDD", kw_only=True)
 
     def pose(self, q: Array) -> Pose:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.pytree import struct
+from ..algebra.pytree import Numbers, struct
 from ..algebra.spatial import Pose, cross, norm, quat_to_rotation_vector, unit
 from .angles import unwrap_rotation_vector
 from .coupling import Residual
@@ -17,7 +17,7 @@ from .wrench import check_length
 class _Rolling(Residual):
     """One row keeps the body on the plane; two rows at velocity level keep it from slipping."""
 
-    radius: Array
+    radius: Numbers
     dof: ClassVar[int] = 5
     velocity_rows: ClassVar[int] = 2
 
@@ -66,7 +66,7 @@ class RollingSphere(_Rolling):
     [0. 0.]
     """
 
-    radius: Array
+    radius: Numbers
 
     def reference(self) -> Pose:
         """Contact at D's origin, axes parallel."""
@@ -118,7 +118,7 @@ class RollingDisc(_Rolling):
     Source: the rolling disc of textbooks; steady turns as in Greenwood, Advanced Dynamics, sec. 5.
     """
 
-    radius: Array
+    radius: Numbers
 
     def reference(self) -> Pose:
         """Upright with the contact at D's origin, heading along x."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.pytree import replace, struct
+from ..algebra.pytree import Numbers, replace, struct
 from ..algebra.spatial import (
     Pose,
     arctan2,
@@ -47,7 +47,7 @@ class Hinge(Coupling):
     (sin q, cos q).
     """
 
-    axis: Array = Z
+    axis: Numbers = Z
     dof: ClassVar[int] = 1
     batched: ClassVar[bool] = True
 
@@ -153,8 +153,8 @@ class Universal(Coupling):
     has axis_D and axis_C swapped and negated, and so the angles swapped.
     """
 
-    axis_D: Array = (1.0, 0.0, 0.0)
-    axis_C: Array = (0.0, 1.0, 0.0)
+    axis_D: Numbers = (1.0, 0.0, 0.0)
+    axis_C: Numbers = (0.0, 1.0, 0.0)
     dof: ClassVar[int] = 2
     batched: ClassVar[bool] = True
 

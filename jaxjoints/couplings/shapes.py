@@ -14,7 +14,7 @@ from jax import Array
 from jax.lax import stop_gradient
 from jax.typing import ArrayLike
 
-from ..algebra.pytree import struct
+from ..algebra.pytree import Numbers, struct
 from ..algebra.spatial import Pose, cross, dot, norm
 from .wrench import axes, check_length
 
@@ -77,7 +77,7 @@ class Sphere(_Rounded):
     radius: > 0 [m]
     """
 
-    radius: Array
+    radius: Numbers
 
     def check(self) -> str | None:
         """See `Shape.check`."""
@@ -94,8 +94,8 @@ class Capsule(_Rounded):
     length: of the cylinder, from the centre of one half sphere to the other, > 0 [m]
     """
 
-    radius: Array
-    length: Array
+    radius: Numbers
+    length: Numbers
 
     @property
     def half_length(self) -> ArrayLike:
@@ -120,7 +120,7 @@ class Box(Shape):
     size: full lengths of the edges along x, y, z, > 0 [m], shape (3,)
     """
 
-    size: Array
+    size: Numbers
 
     def balls(self) -> list[tuple[ArrayLike, Shape]]:
         """Eight points, the corners."""

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import struct
+from ..algebra.pytree import Numbers, struct
 from ..algebra.rotation import stack
 from ..algebra.spatial import (
     Pose,
@@ -51,7 +51,7 @@ class BallRotation(Coupling):
     the derivative of its distance; the row here is.
     """
 
-    allowed: Array = (0.0, 0.0, 0.0)
+    allowed: Numbers = (0.0, 0.0, 0.0)
     dof: ClassVar[int] = 3
     batched: ClassVar[bool] = True
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import replace, struct
+from ..algebra.pytree import Numbers, replace, struct
 from ..algebra.spatial import Pose, basis, dot, quat_to_rotation_vector, so3_right_jacobian_inverse
 from .angles import unwrap_rotation_vector
 from .coupling import Coupling, CouplingRows
@@ -35,7 +35,7 @@ class PlanePoint(Coupling):
     derivative of 0).
     """
 
-    normal: Array = Z
+    normal: Numbers = Z
     dof: ClassVar[int] = 5
     batched: ClassVar[bool] = True
 
@@ -98,7 +98,7 @@ class SegmentedPlanePoint(Coupling):
     derivative of 0).
     """
 
-    points: Array
+    points: Numbers
     dof: ClassVar[int] = 5
 
     def pose(self, q: Array) -> Pose:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import static, struct
+from ..algebra.pytree import Numbers, static, struct
 from ..couplings.functions import Function
 
 # Swing, as a share of the cone's opening, below which the slope is that of the first coordinate.
@@ -56,7 +56,7 @@ class Weighted(Transmission):
     offset: in the unit of f
     """
 
-    weights: Array
+    weights: Numbers
     offset: Array | float = 0.0
 
     def value(self, q: Array) -> Array:

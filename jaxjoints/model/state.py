@@ -3,6 +3,7 @@
 Components lead, then bodies or joints, and batch axes trail.
 """
 
+import dataclasses
 from enum import IntEnum
 
 import jax
@@ -142,11 +143,12 @@ class Info:
     law_force: Array
     limit_force: Array
     transmission_force: Array
-    cause: Array | None = None
-    effort: Array | None = None
-    dt: Array | None = None
-    q: Array | None = None
-    qd: Array | None = None
+    # Filled in after the scheme's step, which leaves them out.
+    cause: Array = dataclasses.field(default=None)  # type: ignore[assignment]
+    effort: Array = dataclasses.field(default=None)  # type: ignore[assignment]
+    dt: Array = dataclasses.field(default=None)  # type: ignore[assignment]
+    q: Array = dataclasses.field(default=None)  # type: ignore[assignment]
+    qd: Array = dataclasses.field(default=None)  # type: ignore[assignment]
 
 
 def control_ranks(control: Control) -> list[int]:

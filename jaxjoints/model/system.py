@@ -6,13 +6,16 @@ a System either carries the batch axes, or is shared by all environments; which 
 from its number of axes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 from jax import Array
 
 from ..algebra.pytree import static, struct
+from ..laws.fields import Field
 from .groups import FieldGroup, Group, JointGroup, Topology, TransmissionGroup
+from .state import Control, State
 
 WORLD = "world"
 # In place of a body index.
@@ -49,6 +52,43 @@ class System:
     transmissions: tuple[TransmissionGroup, ...] = ()
     fields: tuple[FieldGroup, ...] = ()
     topology: Topology = static(kw_only=True)
+
+    # Written by `build`, which puts them in place of these.
+
+    def state(
+        self,
+        *,
+        q: Mapping[str, Any] | None = None,
+        qd: Mapping[str, Any] | None = None,
+        pose: Mapping[str, Any] | None = None,
+        velocity: Mapping[str, Any] | None = None,
+    ) -> State:
+        """See `start_state`."""
+        raise NotImplementedError
+
+    def control(
+        self,
+        *,
+        effort: Mapping[str, Any] | None = None,
+        target: Mapping[str, Any] | None = None,
+        target_speed: Mapping[str, Any] | None = None,
+        wrench: Mapping[str, Any] | None = None,
+        twist: Mapping[str, Any] | None = None,
+    ) -> Control:
+        """See `control_by_name`."""
+        raise NotImplementedError
+
+    def with_joint(self, name: str, **changes: Any) -> "System":
+        """See `changes.with_joint`."""
+        raise NotImplementedError
+
+    def with_transmission(self, name: str, **changes: Any) -> "System":
+        """See `changes.with_transmission`."""
+        raise NotImplementedError
+
+    def with_field(self, name: str, field: Field | None = None, **changes: Any) -> "System":
+        """See `changes.with_field`."""
+        raise NotImplementedError
 
     @property
     def coordinates(self) -> int:

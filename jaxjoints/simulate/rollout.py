@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,42 @@ READY = (Partial, Readout, Controller)
 # The programs compiled so far, and the functions of the user in them.
 _compiled: dict[Hashable, tuple[Callable, ...]] = {}
 _told: set[Any] = set()
+
+
+@overload
+def rollout(
+    system: System,
+    state: State,
+    controls: Control | Callable[[State], Control] | None = None,
+    *,
+    dt: Array | float,
+    steps: int | None = None,
+    substeps: int = 1,
+    record_every: int = 1,
+    record: Callable[[State, Info], Any] | Readout | None = None,
+    checkpoint: int | None = None,
+    tile: int | None = None,
+    scheme: Scheme = DEFAULT_SCHEME,
+    control_policy: Policy = "stop",
+) -> tuple[State, Any]: ...
+
+
+@overload
+def rollout(
+    system: System,
+    state: State,
+    controls: Controller,
+    *,
+    dt: Array | float,
+    steps: int | None = None,
+    substeps: int = 1,
+    record_every: int = 1,
+    record: Callable[[State, Info], Any] | Readout | None = None,
+    checkpoint: int | None = None,
+    tile: int | None = None,
+    scheme: Scheme = DEFAULT_SCHEME,
+    control_policy: Policy = "stop",
+) -> tuple[State, Any, Controller]: ...
 
 
 def rollout(
