@@ -35,10 +35,10 @@ FALL = 0.4
 STEPS = 20
 LAST = 3
 # A guided path: how near it steps must end to be taken, as a share of the smoothing there; by which
-# power the fall grows again after each step that is; and how many steps it may take.
-NEAR = 0.2
+# power the fall grows again after each step that is; and how many steps each rescue allows.
+NEAR = 0.3
 FASTER = 1.2
-GUIDED = 50
+GUIDED = 150
 
 
 class Settings(NamedTuple):
@@ -127,13 +127,16 @@ def _guided(
         rescued = late & (last > far * last_size)
         ν = jnp.where(rescued, reached * fall, 0.0)
         smoothed = problem, jnp.maximum(smoothing, ν[None])
+        # A path begins without impulses: what went round in circles may be far from everything.
+        begins = rescued & (step == settings.iterations)
+        rest = jax.tree.map(jnp.zeros_like, at), problem.rate
+        at, speed = jax.tree.map(lambda x, y: jnp.where(begins, x, y), rest, (at, speed))
         new = newton_step(smoothed, smoothed, blocks, at, speed)
         new_speed = speeds(problem, new[0])
         left, size = residual(problem, smoothing, new, new_speed)
         away, _ = residual(*smoothed, new, new_speed)
         solved = left <= far * size
-        # From anywhere the first step of a path leads onto it.
-        near = (away <= NEAR * jnp.maximum(ν, least)) | (step == settings.iterations)
+        near = (away <= NEAR * jnp.maximum(ν, least)) | begins
         better = (left <= last) | (last > NEARLY_SOLVED * last_size)
         taken = wanted & jnp.where(rescued, near | solved, better)
         old = at, speed, (last, last_size)
