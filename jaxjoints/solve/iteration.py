@@ -55,8 +55,10 @@ class Settings(NamedTuple):
 
 class _Iterate(NamedTuple):
     """Number of steps made, impulses, speeds of all rows after them, residual and size, and True
-    for environments that are to go on, (*batch); of a guided path the smoothing that it has reached,
-    by how much it falls next, and the steps made since it ended, (*batch).
+    for environments that are to go on, (*batch).
+
+    guide: of a guided path the smoothing that it has reached, by how much it falls next, and the
+        steps made since it ended, (*batch)
     """
 
     step: Array

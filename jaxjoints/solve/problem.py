@@ -33,7 +33,7 @@ REGULARIZATION = {4: 1e-6, 8: 1e-12}
 # The same where rows are not redundant, in roundings: it keeps A positive definite despite them.
 ROUNDINGS = 2.0
 
-# Regularization of bounded impulses where some bound others and rows may be redundant, as the corners
+# Regularization of bounded impulses where some bound others and rows may be redundant, as corners
 # of a box on the ground are: the same share. A second solve takes away what it lets slip.
 SPLIT = {4: 1e-4, 8: 1e-6}
 
