@@ -26,7 +26,9 @@ class ContactLimits(Limits):
     speed or more, in the step that would make them touch or, without `anticipate`, the step after.
 
     bounce_speed: least speed that bounces [m/s]
-    speed: at which the surface moves outwards and pushes what touches it away [m/s], or None
+    speed: at which the surface moves outwards and pushes what touches it away [m/s], or None. At 0
+        what rests on the surface has another slope on either side; the derivative is that of a body
+        that goes on touching, and moves with the surface
     Other fields: as in `Limits`, lower 0 and no upper
 
     Source: ODE's manual, dSurfaceParameters (bounce, bounce_vel, motionN).
@@ -77,8 +79,11 @@ class ContactFriction(Law):
 
     mu: μ [1; for rolling and spin m], F the normal force of `Newton.friction`
     force_limit: f [N or N m], whatever the normal force, while the gap is ≤ 0 (a friction box)
-    slip: speed that the surfaces slip per unit force even where they stick [m/(s N), rad/(s N m)]
-    speed: that friction drives towards, of a moving surface such as a belt's [m/s or rad/s]
+    slip: speed that the surfaces slip per unit force even where they stick [m/(s N), rad/(s N m)];
+        the derivative at 0 is that of a slip that sets in (it cannot be less)
+    speed: that friction drives towards, of a moving surface such as a belt's [m/s or rad/s]. Where
+        it makes what sticks slide, as at 0 in a joint that other friction holds, slopes differ on
+        either side; the derivative is that of what sticks or slides at the very speed
     normal: the coordinate of the gap
 
     Source: ODE's manual, dSurfaceParameters (mu, slip, motion, rho; pyramid and box friction).

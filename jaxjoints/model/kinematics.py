@@ -94,11 +94,16 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     identity = jnp.eye(3, dtype=system.inertia.dtype).reshape((3, 3) + (1,) * (batch + 1))
     # Bodies of prescribed motion: their numbers may be anything and must not reach a division.
     mass = jnp.where(moving, system.mass, 1.0)
-    inertia = jnp.where(moving[None, None], system.inertia, identity)
+    # An entry and its mirror count half each, so that all that reads the tensor reads the same: one
+    # half of a matrix here and the whole there, where a derivative moves an entry alone.
+    tensor = (system.inertia + jnp.swapaxes(system.inertia, 0, 1)) / 2
+    inertia = jnp.where(moving[None, None], tensor, identity)
     inverse_mass = with_world(jnp.where(moving, 1 / mass, 0.0), axis=0)
     inverse_inertia = jnp.where(moving[None, None], inverse_of_three(inertia), 0.0)
     inverse_inertia = with_world(inverse_inertia, axis=2)
-    system = replace(system, groups=tuple(groups), transmissions=tuple(transmissions))
+    system = replace(
+        system, inertia=tensor, groups=tuple(groups), transmissions=tuple(transmissions)
+    )
     return Mechanism(system, inverse_mass, inverse_inertia, orders)
 
 

@@ -81,8 +81,12 @@ class Rattle(Scheme):
     A hard stop keeps 0 ≤ λ ⊥ φ(x₁) ≥ 0, and one that pushed lets no velocity in at the end; second
     order is meant between impacts. Springs and dampers are midpoint rules, stable at any stiffness;
     damping beyond 2 m/h makes velocities alternate in sign. Dry friction acts in both kicks. Rows
-    softened by CFM are as in `SemiImplicitEuler`, of first order. Laws that read the speed at the
-    start of the step (armatures, stops that bounce) and locks that can be opened have no rule here.
+    softened by CFM are as in `SemiImplicitEuler`, of first order: with any CFM > 0 a row gives way
+    as its ERP says, with none it is closed at the end of each step, and the outcome jumps between
+    the two. A derivative by a CFM of 0 is that of the closed row, as if its impulses began to give
+    way and its ERP still had no part; it says nothing of rows with a small CFM. Laws that read the
+    speed at the start of the step (armatures, stops that bounce) and locks that can be opened have
+    no rule here.
 
     solver: what finds the impulses
     iterations: steps towards the surfaces, all with the matrix of the start: each leaves about h ω

@@ -21,11 +21,13 @@ from .problem import (
     RowProblem,
     RowSolution,
     Solver,
+    anchored,
     at_rest,
     coordinate_rows,
     regularized,
     residual,
     speeds,
+    split,
 )
 
 MOST_PATHS = 4
@@ -76,12 +78,25 @@ class Newton(Solver):
             remainder = residual(problem, smoothing, at, speeds(problem, impulse))
             return RowSolution(*at, *remainder, factors)
         start = at_rest(problem) if start is None else start
-        settings = Settings(self.iterations, self.rescue)
         if problem.follows and self.friction == "two passes":
             frictionless = _without_friction(problem)
-            normal = self.derivative.solved(settings, frictionless, smoothing, start)
-            problem = _with_friction_of(problem, normal.impulse)
-        return self.derivative.solved(settings, problem, smoothing, start)
+            normal = self._solved(frictionless, smoothing, start, _shared(problem))
+            problem, whole = _with_friction_of(problem, normal.impulse), _shared(problem)
+            return self._solved(problem, smoothing, start, whole)
+        return self._solved(problem, smoothing, start, _shared(problem))
+
+    def _solved(
+        self, problem: RowProblem, smoothing: Array, start: Impulses, shared: bool
+    ) -> RowSolution:
+        """The solution of a regularized problem; shared: see `_shared`."""
+        settings = Settings(self.iterations, self.rescue, guided=problem.follows)
+        if not shared:
+            return self.derivative.solved(settings, problem, smoothing, start)
+        problem, given = split(problem)
+        first = self.derivative.solved(settings, problem, smoothing, start)
+        problem, start = anchored(problem, given, first.bounded), (first.impulse, first.bounded)
+        second = self.derivative.solved(settings, problem, smoothing, start)
+        return replace(second, residual=jnp.maximum(first.residual, second.residual))
 
     def at_solution(self) -> "AtSolution | None":
         """See `Solver.at_solution`."""
@@ -105,7 +120,20 @@ class AtSolution(Solver):
         if not problem.bounds or start is None:
             return self.newton.solve(problem)
         problem = regularized(problem)
-        return known_solution(problem, jnp.asarray(self.smoothing, problem.rate.dtype), start)
+        smoothing = jnp.asarray(self.smoothing, problem.rate.dtype)
+        if _shared(problem):
+            # Of the two solves the start is the second's solution, and near that of the first.
+            newton = self.newton
+            settings = Settings(newton.iterations, newton.rescue, guided=problem.follows)
+            problem, given = split(problem)
+            first = newton.derivative.solved(settings, problem, smoothing, start)
+            problem = anchored(problem, given, first.bounded)
+        return known_solution(problem, smoothing, start)
+
+
+def _shared(problem: RowProblem) -> bool:
+    """Whether it counts how redundant rows share an impulse: where others are bounded by it."""
+    return problem.follows and not problem.structure.independent
 
 
 def _without_friction(problem: RowProblem) -> RowProblem:

@@ -33,6 +33,10 @@ REGULARIZATION = {4: 1e-6, 8: 1e-12}
 # The same where rows are not redundant, in roundings: it keeps A positive definite despite them.
 ROUNDINGS = 2.0
 
+# Regularization of bounded impulses where some bound others and rows may be redundant, as corners
+# of a box on the ground are: the same share. A second solve takes away what it lets slip.
+SPLIT = {4: 1e-4, 8: 1e-6}
+
 # Residual above which a solve has failed, as a share of the speeds that cancel in it.
 TOLERATED = {4: 1e-4, 8: 1e-10}
 
@@ -266,6 +270,33 @@ def regularized(problem: RowProblem) -> RowProblem:
     added = stop_gradient(lacking * hard)
     compliance, added = materialize((problem.compliance + filler, added))
     return replace(problem, compliance=compliance, regularization=added)
+
+
+def split(problem: RowProblem) -> tuple[RowProblem, list[Array]]:
+    """The problem whose bounded impulses are regularized, so that redundant rows share them in one
+    way, that of the least impulses; and the compliance that each bound is given for that.
+    """
+    A = coordinate_rows(problem, diagonal(problem))
+    share = SPLIT[A.dtype.itemsize]
+    given = [
+        jnp.maximum(share * A - stop_gradient(bound.compliance), 0.0) for bound in problem.bounds
+    ]
+    bounds = tuple(
+        replace(bound, compliance=bound.compliance + ε)
+        for bound, ε in zip(problem.bounds, given, strict=True)
+    )
+    return replace(problem, bounds=bounds), given
+
+
+def anchored(problem: RowProblem, given: list[Array], bounded: tuple[Array, ...]) -> RowProblem:
+    """A problem of `split` whose compliance holds for what impulses differ from `bounded`: its own
+    solution hardly gives way to it, and shares like that one.
+    """
+    bounds = tuple(
+        replace(bound, bias=bound.bias - ε * λ)
+        for bound, ε, λ in zip(problem.bounds, given, bounded, strict=True)
+    )
+    return replace(problem, bounds=bounds)
 
 
 def residual(

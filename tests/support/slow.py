@@ -207,6 +207,9 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_gradient_of_a_rollout_is_that_of_its_steps": (),
         "test_a_gradient_iterates_no_more_than_its_rollout": (),
         "test_gradients_agree_with_jax_check": (),
+        "test_an_entry_of_inertia_that_moves_alone_moves_all_schemes_as_its_derivative_says": (
+            "SemiImplicitEuler",
+        ),
         "test_second_derivatives_match_differences_of_the_first": (),
     },
     "schemes/test_ode_joints.py": {
