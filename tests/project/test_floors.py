@@ -20,6 +20,7 @@ IMPORTS_OF_FOLDERS = {
     "build": {"algebra", "couplings", "laws", "solve", "model", "assembly"},
     "schemes": {"algebra", "laws", "solve", "model", "assembly"},
     "simulate": {"algebra", "laws", "model", "assembly", "build", "schemes"},
+    "models": set(),
     "tools": {"algebra", "couplings", "laws", "model", "schemes", "simulate"},
 }
 # What may stand in the package's root.
