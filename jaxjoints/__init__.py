@@ -61,10 +61,12 @@ from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
 from .solve.problem import Solver
 from .tools import identification, joint_space
+from .viewing import plots
+from .viewing.page import View, view
 
 __all__ = [
     # families: functions of coordinates, shapes that touch, forces from outside, couplings of
-    # coordinates, one joint in joint space, parameters from recordings, row laws
+    # coordinates, one joint in joint space, parameters from recordings, row laws, plots
     "functions",
     "shapes",
     "fields",
@@ -72,6 +74,7 @@ __all__ = [
     "joint_space",
     "identification",
     "forces",
+    "plots",
     # describing a mechanism
     "SystemBuilder",
     "WORLD",
@@ -186,6 +189,9 @@ __all__ = [
     "readout",
     "Readout",
     "Readings",
+    # looking
+    "view",
+    "View",
     # records
     "struct",
     "static",

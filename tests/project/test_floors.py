@@ -22,6 +22,7 @@ IMPORTS_OF_FOLDERS = {
     "simulate": {"algebra", "laws", "model", "assembly", "build", "schemes"},
     "models": set(),
     "tools": {"algebra", "couplings", "laws", "model", "schemes", "simulate"},
+    "viewing": {"algebra", "build", "couplings", "laws", "model", "models", "simulate"},
 }
 # What may stand in the package's root.
 PAGES = {"README.md", "EXTENDING.md", "GLOSSARY.md", "architecture.svg"}
