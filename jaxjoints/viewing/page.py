@@ -14,7 +14,7 @@ import numpy as np
 
 from ..build.checks.values import near_matches
 from ..model.system import System
-from ..models.geometry import Visual
+from ..models.geometry import Mesh, Visual
 from .motion import MOST_FRAMES, Motion, read_motion
 from .scene import PALETTE, Scene, read_scene
 
@@ -204,6 +204,7 @@ def _document(
         "radius": scene.radius,
         "ground": scene.ground,
         "size": scene.size,
+        "follow": scene.follow,
         "drawn": scene.drawn,
         "colors": PALETTE,
         "turning": motion.turning.tolist(),
@@ -223,15 +224,19 @@ def _document(
             {"kind": p.kind, "layer": p.layer, "body": p.body, "color": p.color, "mesh": p.mesh}
             for p in scene.parts
         ],
-        "meshes": [
-            {"vertices": _array(m.vertices), "faces": _array(m.faces, "u4")} for m in scene.meshes
-        ],
+        "meshes": [_mesh(mesh) for mesh in scene.meshes],
         "traces": [
             {"body": body, "point": com[body].tolist() if point is None else point}
             for body, point in traces
         ],
         "channels": {name: _array(array) for name, array in channels.items()},
     }
+
+
+def _mesh(mesh: Mesh) -> dict[str, Any]:
+    """Vertices and faces; points that faces share, which many files repeat, are stored once."""
+    vertices, index = np.unique(mesh.vertices.astype("<f4"), axis=0, return_inverse=True)
+    return {"vertices": _array(vertices), "faces": _array(index.reshape(-1)[mesh.faces], "u4")}
 
 
 def _array(array: np.ndarray, kind: str = "f4") -> dict[str, Any]:

@@ -26,8 +26,8 @@ GROUND = (0.82, 0.84, 0.87, 1.0)
 ROD = 0.05
 # Of frames, spread over the motion, that bounds are taken from.
 SAMPLES = 60
-# How many times its radius at the start the motion may widen what the camera shows.
-WIDEST = 3.0
+# How many times its size at the start the motion may take up before the camera follows it.
+WIDEST = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,8 @@ class Scene:
     box: lower and upper corner of a box about what moves, shape (2, 3)
     radius: half the diagonal of that box [m]
     ground: height of the ground along `up` [m]
-    size: typical reach of a body from its centre of mass to its joints [m]
+    size: median of how far the bodies reach, by joints and shapes [m]
+    follow: index of the body that the camera follows, -1 for none: the first if the motion goes far
     drawn: whether the bodies have geometry to be drawn; else their joints and inertia stand for it
     """
 
@@ -99,6 +100,7 @@ class Scene:
     radius: float
     ground: float
     size: float
+    follow: int
     drawn: bool
 
 
@@ -110,17 +112,17 @@ def read_scene(motion: Motion, visuals: Iterable[Visual] = ()) -> Scene:
     system = motion.system
     joints = _joints(motion)
     com = _tail_first(system.com, 2)
-    reaches = _reaches(motion, joints, com)
-    size = float(np.median(reaches[reaches > 0])) if (reaches > 0).any() else 1.0
     meshes: list[Mesh] = []
     parts = [_part(visual, system, meshes) for visual in visuals]
     parts = [part for each in parts for part in each] + _touching(system)
+    reaches = _reaches(motion, joints, com, parts, meshes)
+    size = float(np.median(reaches[reaches > 0])) if (reaches > 0).any() else 1.0
     with_geometry = {part.body for part in parts}
     parts += _skeleton(joints, com, size) + _inertia(motion, com)
     lower, upper, low, first = _bounds(motion, parts, meshes, with_geometry, _up(system))
-    if np.linalg.norm(upper - lower) > WIDEST * np.linalg.norm(first[1] - first[0]):
-        middle, half = (first[0] + first[1]) / 2, (first[1] - first[0]) / 2
-        lower, upper = middle - WIDEST * half, middle + WIDEST * half
+    goes_far = np.linalg.norm(upper - lower) > WIDEST * np.linalg.norm(first[1] - first[0])
+    if goes_far:
+        lower, upper = first
     radius = max(float(np.linalg.norm(upper - lower)) / 2, size)
     return Scene(
         parts=tuple(parts),
@@ -133,6 +135,7 @@ def read_scene(motion: Motion, visuals: Iterable[Visual] = ()) -> Scene:
         radius=radius,
         ground=_ground(system, low, radius),
         size=size,
+        follow=0 if goes_far else -1,
         drawn=bool(with_geometry - {WORLD_INDEX}),
     )
 
@@ -178,15 +181,35 @@ def _ends(joints: tuple[Joint, ...]) -> list[tuple[int, np.ndarray]]:
     return ends
 
 
-def _reaches(motion: Motion, joints: tuple[Joint, ...], com: np.ndarray) -> np.ndarray:
-    """Largest distance of a body's joints from its centre of mass, else the size of its inertia."""
+def _reaches(
+    motion: Motion,
+    joints: tuple[Joint, ...],
+    com: np.ndarray,
+    parts: list[Part],
+    meshes: list[Mesh],
+) -> np.ndarray:
+    """How large each body is: the farthest of its joints from its centre of mass, half the diagonal
+    of its largest part, or where it has neither half the longest edge of its inertia.
+    """
     reaches = np.zeros(com.shape[1])
     for body, point in _ends(joints):
         way = np.linalg.norm(point - com[:, body], axis=-1).max()
         reaches[body] = max(reaches[body], way)
+    for part in parts:
+        if part.body >= 0 and part.kind != "plane":
+            half = np.linalg.norm(_half(part, meshes)[1], axis=-1).max()
+            reaches[part.body] = max(reaches[part.body], half)
     for body, (_, half) in _boxes(motion.system).items():
         reaches[body] = reaches[body] or half.max()
     return reaches
+
+
+def _half(part: Part, meshes: list[Mesh]) -> tuple[np.ndarray, np.ndarray]:
+    """Centre (3,) and half edges (E or 1, 3) of the box about a part, in its frame."""
+    if part.kind != "mesh" or not len(meshes[part.mesh].vertices):
+        return np.zeros(3), part.size / 2
+    lower, upper = meshes[part.mesh].vertices.min(0), meshes[part.mesh].vertices.max(0)
+    return (lower + upper) / 2, (upper - lower)[None] / 2
 
 
 def _boxes(system: Any) -> dict[int, tuple[np.ndarray, np.ndarray]]:
@@ -383,11 +406,7 @@ def _bounds(
     for part in parts:
         if part.kind == "plane" or (part.layer != "geometry" and part.body in with_geometry):
             continue
-        middle, half = np.zeros(3), part.size / 2
-        if part.kind == "mesh" and len(meshes[part.mesh].vertices):
-            corners = meshes[part.mesh].vertices
-            middle = (corners.min(0) + corners.max(0)) / 2
-            half = (corners.max(0) - corners.min(0))[None] / 2
+        middle, half = _half(part, meshes)
         local = part.frame[:, :3] + _rotated(part.frame[:, 3:], middle)
         if part.body < 0:
             place, turn = local, part.frame[:, 3:]

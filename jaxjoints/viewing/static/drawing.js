@@ -29,7 +29,7 @@ const centre = new Vector3(...motion.box[0]).add(new Vector3(...motion.box[1])).
 
 // What the controls change.
 const shown = Object.fromEntries(Object.keys(LAYERS).map((layer) => [layer, false]));
-const choice = { time: start, front: 0, side: motion.side, arrows: 1, follow: -1 };
+const choice = { time: start, front: 0, side: motion.side, arrows: 1, follow: motion.follow };
 
 const renderer = new WebGLRenderer({ canvas: document.getElementById("scene"), antialias: true });
 renderer.setPixelRatio(Math.min(window.devicePixelRatio, 2));
@@ -60,6 +60,9 @@ motion.meshes.forEach((mesh, i) => {
   shapes[`mesh${i}`].computeVertexNormals();
 });
 
+// Layers that are seen through the geometry of bodies, which would hide them.
+const THROUGH = motion.drawn ? new Set(["com", "joints", "axes", "limits", "forces", "moments", "frames"]) : new Set();
+
 /** All instances of one shape in one layer with one opacity. */
 class Swarm {
   constructor(shape, layer, opacity, flat) {
@@ -69,7 +72,9 @@ class Swarm {
       ? new MeshBasicMaterial(options)
       : new MeshStandardMaterial({ ...options, roughness: 0.62, metalness: 0.04 });
     this.shape = shapes[shape];
-    this.shadow = opacity >= 1 && !flat;
+    this.through = THROUGH.has(layer);
+    if (this.through) Object.assign(this.material, { depthTest: false, depthWrite: false, transparent: true });
+    this.shadow = opacity >= 1 && !flat && !this.through;
     this.allocate(64);
   }
 
@@ -79,6 +84,7 @@ class Swarm {
     this.mesh.instanceMatrix.setUsage(DynamicDrawUsage);
     this.mesh.setColorAt(0, new Color());
     this.mesh.frustumCulled = false;
+    this.mesh.renderOrder = this.through ? 1 : 0;
     this.mesh.castShadow = this.shadow;
     this.mesh.receiveShadow = this.shadow;
     this.mesh.count = 0;
@@ -302,7 +308,7 @@ function drawSpan(at, environment, joint, i, axis, owner) {
   }
 }
 
-/** The size that 98 of a hundred vectors stay below, of those that the test lets through. */
+/** The size that nine of ten vectors stay below, of those that the test lets through. */
 function usualSize(array, first, wanted) {
   if (!array) return 0;
   const sizes = [], items = array.values.length / 6;
@@ -312,7 +318,7 @@ function usualSize(array, first, wanted) {
     sizes.push(Math.hypot(array.values[k], array.values[k + 1], array.values[k + 2]));
   }
   sizes.sort((a, b) => a - b);
-  return sizes.length ? sizes[Math.floor(0.98 * (sizes.length - 1))] : 0;
+  return sizes.length ? sizes[Math.floor(0.9 * (sizes.length - 1))] : 0;
 }
 
 const isContact = (j) => motion.joints[j].contact >= 0;
@@ -327,7 +333,9 @@ function drawForces(at, environment, joint, index) {
   const wrench = between(channels.wrenches, at, environment, index, 6, new Float64Array(6));
   const force = new Vector3(wrench[0], wrench[1], wrench[2]).applyQuaternion(C.q);
   const moment = new Vector3(wrench[3], wrench[4], wrench[5]).applyQuaternion(C.q);
-  const length = (vector, layer) => (usual[layer] > 0 ? (vector.length() / usual[layer]) * size * choice.arrows : 0);
+  // Impacts are many times the usual force: no arrow is longer than three times its length.
+  const share = (vector, layer) => Math.min(3, vector.length() / usual[layer]);
+  const length = (vector, layer) => (usual[layer] > 0 ? share(vector, layer) * size * choice.arrows : 0);
   const said = `${joint.name}: ${force.length().toPrecision(3)} N, ${moment.length().toPrecision(3)} N m`;
   if (joint.contact >= 0) {
     if (!shown.contacts) return;
@@ -435,9 +443,8 @@ function placeSun() {
 
 const VIEWS = { iso: [0.55, -1, 0.42], front: [0, -1, 0.02], side: [1, 0, 0.02], top: [0, -0.001, 1] };
 
-/** Look from a side, as near as everything stays in the free part of the window. */
-function look(view) {
-  const toward = new Vector3(...VIEWS[view]).normalize().applyQuaternion(upright);
+/** From which distance everything stays in the free part of the window, seen from a direction. */
+function fit(toward) {
   const right = up.clone().cross(toward).normalize(), above = toward.clone().cross(right);
   const tall = Math.tan((camera.fov * Math.PI) / 360) * 0.9;
   const limits = [(tall * free.width) / innerHeight, (tall * free.height) / innerHeight];
@@ -452,10 +459,17 @@ function look(view) {
       distance = Math.max(distance, along + Math.abs(corner.dot(axis)) / limits[k]);
     });
   }
-  camera.position.copy(centre).addScaledVector(toward, distance);
+  return distance;
+}
+
+/** Look from a side. */
+function look(view) {
+  const toward = new Vector3(...VIEWS[view]).normalize().applyQuaternion(upright), distance = fit(toward);
   orbit.target.copy(centre);
+  camera.position.copy(centre).addScaledVector(toward, distance);
   camera.near = 0.002 * distance;
   camera.far = 60 * distance;
+  following = -1;
   orbit.update();
 }
 
@@ -463,19 +477,24 @@ function look(view) {
 const free = { width: innerWidth, height: innerHeight };
 
 function resize() {
-  const panel = document.body.classList.contains("closed") || document.body.classList.contains("bare") ? 0 : 268;
-  const player = document.body.classList.contains("bare") ? 0 : 64;
-  Object.assign(free, { width: Math.max(80, innerWidth - panel), height: Math.max(80, innerHeight - player) });
+  const classes = document.body.classList, bare = classes.contains("bare");
+  const panel = bare || classes.contains("closed") ? 0 : 268, player = bare ? 0 : 64;
+  const plot = document.getElementById("plot"), height = bare || plot.hidden ? 0 : plot.clientHeight + 12;
+  const toward = camera.position.clone().sub(orbit.target).normalize(), before = fit(toward);
+  Object.assign(free, {
+    width: Math.max(80, innerWidth - panel), height: Math.max(80, innerHeight - player - height),
+  });
+  // What was seen whole stays so.
+  camera.position.sub(orbit.target).multiplyScalar(fit(toward) / before).add(orbit.target);
   renderer.setSize(innerWidth, innerHeight, false);
   camera.aspect = innerWidth / innerHeight;
-  // A plot covers the lower left: the picture moves up, half of the plot's height.
-  const plot = document.getElementById("plot"), covered = player + (plot.hidden ? 0 : plot.clientHeight);
-  camera.setViewOffset(innerWidth, innerHeight, panel / 2, covered / 2, innerWidth, innerHeight);
+  camera.setViewOffset(innerWidth, innerHeight, panel / 2, (player + height) / 2, innerWidth, innerHeight);
   const ratio = renderer.getPixelRatio();
   labels.width = innerWidth * ratio;
   labels.height = innerHeight * ratio;
 }
 
+let following = -1;
 const labels = document.getElementById("labels");
 
 function drawNames(at) {
@@ -502,19 +521,14 @@ function drawNames(at) {
 
 let now = frameAt(choice.time);
 const followed = new Vector3(), before = new Vector3();
-let following = -1;
 
 /** Move camera and target with the body that is followed. */
 function follow(at) {
   if (choice.follow >= 0) {
     bodyPose(at, choice.front, choice.follow, followed, q);
-    if (following === choice.follow) {
-      camera.position.add(followed).sub(before);
-      orbit.target.add(followed).sub(before);
-    } else {
-      camera.position.add(followed).sub(orbit.target);
-      orbit.target.copy(followed);
-    }
+    if (following !== choice.follow) before.copy(orbit.target);
+    camera.position.add(followed).sub(before);
+    orbit.target.add(followed).sub(before);
     before.copy(followed);
   }
   following = choice.follow;

@@ -102,13 +102,13 @@ options(element("front"), motion.environments.map(String), 0);
 element("front").addEventListener("change", (event) => { choice.front = Number(event.target.value); replot(); refresh(); });
 for (const view of Object.keys(VIEWS)) {
   make("button", { text: view, type: "button", parent: element("views") }).addEventListener("click", () => {
-    element("follow").value = choice.follow = -1;
     look(view);
     refresh();
   });
 }
 make("option", { text: "nothing", value: -1, parent: element("follow") });
 motion.bodies.forEach((name, body) => make("option", { text: name, value: body, parent: element("follow") }));
+element("follow").value = choice.follow;
 element("follow").addEventListener("change", (event) => { choice.follow = Number(event.target.value); refresh(); });
 orbit.addEventListener("change", refresh);
 
@@ -161,7 +161,7 @@ function coordinateName(index) {
 function showValues() {
   for (const { index, cell } of values) {
     const value = coordinateAt(now, choice.front, index);
-    cell.textContent = `${value.toFixed(3)} ${motion.turning[index] ? "rad" : "m"}`;
+    cell.textContent = `${value.toFixed(3).replace(/^-(0\.0*)$/, "$1")} ${motion.turning[index] ? "rad" : "m"}`;
     cell.classList.toggle("active", shown.limits && limitActive(now, choice.front, index));
   }
 }
