@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..algebra.compiler import QUICK
 from ..algebra.spatial import Pose
 from ..couplings.contact import Contact, ContactPoint
 from ..model.batch import batch_shape
@@ -33,8 +34,6 @@ CHUNK = 256
 MOST_FRAMES = 1500
 MOST_BYTES = 48_000_000
 MOST_ENVIRONMENTS = 16
-# Half the time to compile a program that runs little.
-QUICK = {"xla_backend_optimization_level": 0}
 # Of a coordinate's unit twist, the angular part that makes it an angle.
 TURNS = 1e-6
 
@@ -235,9 +234,17 @@ def _evaluated(system: System, state: State) -> dict[str, np.ndarray]:
         k = group.coupling.dof
         if k and group not in _contact_groups(system):
             # W⁻¹ = [E | S], see `couplings.coupling`.
-            S = np.linalg.pinv(W[:, :, list(group.joints)])[..., 6 - k :]
+            S = _inverse(W[:, :, list(group.joints)])[..., 6 - k :]
             axes[:, :, coordinate_indices(group).T] = np.swapaxes(S, -1, -2)
     return read | {"axes": axes}
+
+
+def _inverse(W: np.ndarray) -> np.ndarray:
+    try:
+        return np.linalg.inv(W)
+    except np.linalg.LinAlgError:
+        # A joint at a singular place, such as a gimbal in its lock: ten times as long.
+        return np.linalg.pinv(W)
 
 
 @partial(jax.jit, compiler_options=QUICK)

@@ -400,7 +400,7 @@ const spacing = (() => {
   return [5, 2, 1].find((n) => n * power <= wanted) * power;
 })();
 {
-  const cells = 60;
+  const cells = 60 * Math.ceil(Math.sqrt(environments));
   const catcher = new Mesh(new PlaneGeometry(cells * spacing, cells * spacing), new ShadowMaterial({ opacity: 0.16 }));
   catcher.receiveShadow = true;
   const floor = new Mesh(new PlaneGeometry(cells * spacing, cells * spacing), new MeshBasicMaterial({ color: 0xf6f7f9 }));
