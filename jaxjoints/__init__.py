@@ -4,6 +4,7 @@ Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, d
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
 """
 
+from . import models
 from .algebra.pytree import map_trailing, replace, static, struct
 from .algebra.spatial import Pose
 from .build.builder import SystemBuilder
@@ -75,6 +76,8 @@ __all__ = [
     "identification",
     "forces",
     "plots",
+    # mechanisms from files
+    "models",
     # describing a mechanism
     "SystemBuilder",
     "WORLD",

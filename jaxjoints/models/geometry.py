@@ -108,6 +108,29 @@ class Mesh:
         _set(self, vertices=_constant(vertices), faces=_constant(faces.astype(np.int64)))
 
 
+def ellipsoid(radii: Any, rings: int = 12) -> Mesh:
+    """A mesh of an ellipsoid about the origin.
+
+    radii: along x, y, z [m], shape (3,), > 0
+    rings: circles of vertices from pole to pole, each of twice as many
+    """
+    radii = _positive("ellipsoid", "radii", radii, (3,))
+    polar = np.linspace(0, np.pi, rings + 2)[1:-1]
+    around = np.arange(2 * rings) * np.pi / rings
+    level = np.sin(polar)[:, None] * np.array([np.cos(around), np.sin(around)])[:, None]
+    height = np.broadcast_to(np.cos(polar)[:, None], level.shape[1:])
+    circles = np.stack([*level, height], axis=-1).reshape(-1, 3)
+    points = np.concatenate([circles, [[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]]])
+    n, top, bottom = 2 * rings, len(circles), len(circles) + 1
+    faces = []
+    for j in range(n):
+        k = (j + 1) % n
+        faces += [(top, j, k), (bottom, top - n + k, top - n + j)]
+        for i in range(0, top - n, n):
+            faces += [(i + j, i + n + j, i + k), (i + k, i + n + j, i + n + k)]
+    return Mesh(points * radii, np.array(faces))
+
+
 Shape: TypeAlias = Box | Sphere | Cylinder | Capsule | Plane | Mesh
 
 

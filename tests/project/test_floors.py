@@ -20,7 +20,7 @@ IMPORTS_OF_FOLDERS = {
     "build": {"algebra", "couplings", "laws", "solve", "model", "assembly"},
     "schemes": {"algebra", "laws", "solve", "model", "assembly"},
     "simulate": {"algebra", "laws", "model", "assembly", "build", "schemes"},
-    "models": set(),
+    "models": {"algebra", "build", "couplings", "laws", "model"},
     "tools": {"algebra", "couplings", "laws", "model", "schemes", "simulate"},
     "viewing": {"algebra", "build", "couplings", "laws", "model", "models", "simulate"},
 }
