@@ -4,6 +4,7 @@ Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, d
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
 """
 
+from . import models
 from .algebra.pytree import map_trailing, replace, static, struct
 from .algebra.spatial import Pose
 from .build.builder import SystemBuilder
@@ -62,10 +63,12 @@ from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
 from .solve.problem import Solver
 from .tools import identification, joint_space
+from .viewing import plots
+from .viewing.page import View, view
 
 __all__ = [
     # families: functions of coordinates, shapes that touch, forces from outside, couplings of
-    # coordinates, one joint in joint space, parameters from recordings, row laws
+    # coordinates, one joint in joint space, parameters from recordings, row laws, plots
     "functions",
     "shapes",
     "fields",
@@ -73,6 +76,9 @@ __all__ = [
     "joint_space",
     "identification",
     "forces",
+    "plots",
+    # mechanisms from files
+    "models",
     # describing a mechanism
     "SystemBuilder",
     "WORLD",
@@ -189,6 +195,9 @@ __all__ = [
     "readout",
     "Readout",
     "Readings",
+    # looking
+    "view",
+    "View",
     # records
     "struct",
     "static",

@@ -23,6 +23,7 @@ MODULES = (
     "jaxjoints.solve.problem",
     "jaxjoints.schemes.scheme",
     "jaxjoints.tools.identification",
+    "jaxjoints.viewing.plots",
     "jaxjoints.tools.joint_space",
 )
 # Returns, Raises, Source, Rows and the like; an argument has one letter or a small one in front.

@@ -37,6 +37,9 @@ except ImportError:
 
 T = TypeVar("T")
 
+# Compiler options for programs that run little: half the time to compile (jaxlib 0.10.2).
+QUICK = {"xla_backend_optimization_level": 0}
+
 SWITCHES = (
     "stored",
     "materialize",

@@ -104,6 +104,7 @@ class SystemBuilder:
         prescribed: bool = False,
         symmetrize: bool = False,
         balance_inertia: bool = False,
+        allow_unphysical: bool = False,
         inertia_at: str = "com",
     ) -> str:
         """Add a rigid body; returns its name.
@@ -122,6 +123,8 @@ class SystemBuilder:
         symmetrize: accept an asymmetric inertia and take the mean of it and its transpose
         balance_inertia: if the largest principal moment exceeds the sum of the others, raise these
             until it does not, and warn
+        allow_unphysical: accept such an inertia as it is: no rigid body has it, but its motion is
+            defined
         inertia_at: "com" for the centre of mass, "origin" for the origin of the body frame
 
         Raises: ValueError naming the body, the argument, its value and the rule.
@@ -142,6 +145,7 @@ class SystemBuilder:
                 prescribed=prescribed,
                 symmetrize=symmetrize,
                 balance=balance_inertia,
+                unphysical=allow_unphysical,
             ),
             com=com,
             pose=None if pose is None else read_pose(owner, "pose", pose),

@@ -14,6 +14,7 @@ from ..assembly.impulses import effort_impulse
 from ..assembly.layout import layout, mechanism_of
 from ..assembly.problem import row_problem
 from ..assembly.targets import SurfaceVelocity
+from ..laws.drives import Armature
 from ..laws.law import Law
 from ..model.external import external_wrench
 from ..model.groups import JointGroup
@@ -55,8 +56,8 @@ class RungeKutta(Scheme):
     """RK4 on constrained accelerations, then positions and velocities back on the joints' surfaces.
 
     Of fourth order, for smooth motion: laws are linear or locks, which hold whatever their cfm, and
-    joints have no cfm. Springs and dampers are explicit, stable for h² k < 8 m and h d < 2.8 m. The
-    accelerations solve
+    joints have no cfm. An armature adds to the masses. Springs and dampers are explicit, stable for
+    h² k < 8 m and h d < 2.8 m. The accelerations solve
 
         A λ = -(G a + Ġ v),    a = M⁻¹ f,    v̇ = a + M⁻¹ Gᵀ λ,
 
@@ -135,19 +136,14 @@ class RungeKutta(Scheme):
         def rows(state, force_time):
             joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
             problem = _on_surfaces(mechanism, joints, force_time, control, twist)
-            return (problem.rate, problem.augmented_stiffness, problem.impulse), problem
+            resisted = problem.augmented_stiffness * coordinate_rows(problem, problem.rate)
+            return (problem.rate, problem.impulse - resisted), problem
 
         # The rows' speeds change at the rate G a + Ġ v; what linear laws give in a time from now on
-        # grows at the rate of their forces.
+        # grows at the rate of their forces. What stiffness there is in no time is an armature's.
         moving = (state, now), (free, jnp.ones_like(now))
-        (speed, *_), change, problem = jax.jvp(rows, *moving, has_aux=True)
-        rate, damping, push = change
-        problem = replace(
-            problem,
-            rate=rate,
-            augmented_stiffness=jnp.zeros_like(damping),
-            impulse=push - damping * coordinate_rows(problem, speed),
-        )
+        _, (rate, push), problem = jax.jvp(rows, *moving, has_aux=True)
+        problem = replace(problem, rate=rate, impulse=push)
         solution = self.solver.solve(problem)
         return _with_twists(state, free, body_velocities(problem, solution.impulse)), solution
 
@@ -169,7 +165,7 @@ def _on_surfaces(
     twist: Array,
 ) -> RowProblem:
     """Rows that keep velocities on the joints' surfaces, hard whatever their cfm."""
-    interval = Interval(jnp.ones_like(force_time), control, force_time=force_time)
+    interval = Interval(jnp.ones_like(force_time), control, force_time=force_time, twist=twist)
     return row_problem(mechanism, joints, interval, SurfaceVelocity(compliance=0.0), twist)
 
 
@@ -185,12 +181,11 @@ def _stiffness(system: System, state: State, dt: Array, solver: Solver) -> tuple
     def rows(time):
         return _on_surfaces(mechanism, joints, time, Control(), still)
 
-    # Linear laws give k h² + d h in a step of h.
-    problem = rows(dt)
-    whole, half = problem.augmented_stiffness, rows(dt / 2).augmented_stiffness
-    free = replace(
-        problem, rate=jnp.zeros_like(problem.rate), augmented_stiffness=jnp.zeros_like(whole)
-    )
+    # Linear laws give k h² + d h in a step of h, and an armature its inertia in any.
+    problem, inertia = rows(dt), rows(jnp.zeros_like(dt)).augmented_stiffness
+    whole = problem.augmented_stiffness - inertia
+    half = rows(dt / 2).augmented_stiffness - inertia
+    free = replace(problem, rate=jnp.zeros_like(problem.rate), augmented_stiffness=inertia)
 
     def largest_eigenvalue(weight):
         root = jnp.sqrt(jnp.maximum(weight, 0.0))
@@ -255,7 +250,7 @@ def _check(system: System) -> None:
     """ValueError for what is not smooth."""
 
     def refused(law: Law) -> bool:
-        return law.kind in (Bound, Latch) or law.needs_speed
+        return law.kind in (Bound, Latch) or law.needs_speed and not isinstance(law, Armature)
 
     check_laws("RungeKutta", system, refused, "use Rattle or SemiImplicitEuler")
     for name, group in elements(system):

@@ -20,11 +20,16 @@ IMPORTS_OF_FOLDERS = {
     "build": {"algebra", "couplings", "laws", "solve", "model", "assembly"},
     "schemes": {"algebra", "laws", "solve", "model", "assembly"},
     "simulate": {"algebra", "laws", "model", "assembly", "build", "schemes"},
+    "models": {"algebra", "build", "couplings", "laws", "model"},
     "tools": {"algebra", "couplings", "laws", "model", "schemes", "simulate"},
+    "cli": {
+        *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "viewing"),
+    },
+    "viewing": {"algebra", "build", "couplings", "laws", "model", "models", "simulate"},
 }
 # What may stand in the package's root.
 PAGES = {"README.md", "EXTENDING.md", "GLOSSARY.md", "architecture.svg"}
-ROOT_FILES = {"__init__.py", "py.typed"} | PAGES
+ROOT_FILES = {"__init__.py", "__main__.py", "py.typed"} | PAGES
 
 
 def files():

@@ -14,6 +14,7 @@ import pytest
 from jax.test_util import check_vjp
 
 from jaxjoints import (
+    Armature,
     Damping,
     DryFriction,
     Fixed,
@@ -369,6 +370,27 @@ def test_rk4_warns_of_springs_and_dampers_too_stiff_for_the_step():
     assert examined(0.999 * stable, 0.0, 20.0) == []
     (said,) = examined(1.001 * stable, 0.0, 20.0)
     assert "dampers are too stiff" in said
+
+
+def test_a_rotor_is_inertia_under_rk4():
+    """On a pendulum it turns with the bob, so it adds to the bob's inertia."""
+    ends = []
+    for own, laws in ((0.1, [Armature(0.2)]), (0.3, [])):
+        laws = [*laws, SpringDamper(2.0, 0.1)]
+        system, state = mechanisms.pendulum(inertia=(0.3, own, 0.3), qd=1.5, laws=laws)
+        run = compiled(
+            lambda system, state: rollout(
+                system, state, dt=1e-2, steps=20, record_every=20, scheme=RungeKutta()
+            )[0]
+        )
+        ends.append(run(system, state))
+    # Projections at the end of a step weigh the bodies alone, over errors of the step's 5th power.
+    np.testing.assert_allclose(ends[0].q, ends[1].q, rtol=CLOSED)
+    np.testing.assert_allclose(ends[0].omega, ends[1].omega, atol=CLOSED)
+    system, state = mechanisms.pendulum(laws=[Armature(500.0)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no damper, however large
+        RungeKutta().examine(system, state, jnp.asarray(1e-2))
 
 
 def test_a_rollout_asks_the_scheme_before_it_compiles():

@@ -114,6 +114,15 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_constraint_forces_do_no_work": (),
         "test_energy_stays_and_its_error_is_of_first_order": (),
     },
+    "models/test_mjcf.py": {
+        "test_a_model_of_everything_moves_as_in_mujoco": (),
+        "test_gymnasiums_models_accelerate_as_in_mujoco": ("inverted_pendulum.xml",),
+        "test_equalities_close_loops_and_couple_coordinates": (),
+    },
+    "models/test_urdf.py": {
+        "test_accelerations_are_those_of_pinocchio": (),
+        "test_a_mimic_starts_and_stays_where_it_mimics": (),
+    },
     "laws/test_contact.py": {
         "test_forces_of_all_contacts_sum_to_the_weight": (),
         "test_info_gives_the_wrenches_of_all_contacts_on_a_body": (),

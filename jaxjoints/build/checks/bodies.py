@@ -36,6 +36,7 @@ def read_inertia(
     prescribed: bool,
     symmetrize: bool,
     balance: bool,
+    unphysical: bool = False,
 ) -> np.ndarray:
     """The inertia matrix about the centre of mass in body axes [kg m²], shape (3, 3).
 
@@ -43,7 +44,7 @@ def read_inertia(
     com: centre of mass in the body frame [m]
     reference: "com", or "origin" for the origin of the body frame
     prescribed: the body has a prescribed motion; without an inertia it gets the identity
-    symmetrize, balance: see `SystemBuilder.body`
+    symmetrize, balance, unphysical: see `SystemBuilder.body`
 
     Raises: ValueError for a matrix that no rigid body has: not symmetric, not positive definite, or
         with a principal moment larger than the sum of the two others.
@@ -69,13 +70,16 @@ def read_inertia(
         # The parallel-axis theorem.
         matrix = matrix - mass * (com @ com * np.eye(3) - np.outer(com, com))
         point += f" (moved there from the origin with com {com.tolist()} and mass {mass})"
-    return _physical_inertia(owner, matrix, point, balance)
+    return _physical_inertia(owner, matrix, point, balance, unphysical)
 
 
-def _physical_inertia(owner: str, matrix: np.ndarray, point: str, balance: bool) -> np.ndarray:
+def _physical_inertia(
+    owner: str, matrix: np.ndarray, point: str, balance: bool, unphysical: bool
+) -> np.ndarray:
     """A symmetric matrix that is the inertia of a rigid body, raised to one with `balance`.
 
     point: the point that the inertia refers to, for errors
+    unphysical: any that is positive definite
     """
     moments, axes = np.linalg.eigh(matrix)
     shown = moments.tolist()
@@ -86,11 +90,12 @@ def _physical_inertia(owner: str, matrix: np.ndarray, point: str, balance: bool)
             + (f" ({zero})" if abs(moments[0]) <= 1e-12 * abs(moments[2]) else "")
         )
     lack = moments[2] - moments[0] - moments[1]
-    if lack > 1e-9 * moments[2]:
+    if lack > 1e-9 * moments[2] and (balance or not unphysical):
         if not balance:
             raise ValueError(
                 f"{owner}: inertia {point} has principal moments {shown}; the largest must not "
-                "exceed the sum of the others; correct it, or give balance_inertia=True"
+                "exceed the sum of the others; correct it, or give balance_inertia=True or "
+                "allow_unphysical=True"
             )
         raised = moments + np.array([lack / 2, lack / 2, 0.0])
         warnings.warn(

@@ -1,0 +1,401 @@
+"""From links and joints of a file to bodies and joints of a builder.
+
+What is fixed to each other becomes one body. Joints that follow each other without a mass between
+them become one joint with the coordinates of all.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from ..algebra.spatial import Pose
+from ..build.builder import SystemBuilder
+from ..couplings.compound import Chain, Reversed
+from ..couplings.coupling import Coupling
+from ..couplings.rigid import Fixed
+from ..laws.law import Law
+from ..model.system import WORLD
+from .errors import LoadError
+
+# A principal moment counts as 0 below this share of the largest, or this radius of gyration [m].
+ZERO_SHARE, ZERO_RADIUS = 1e-14, 1e-6
+# What it becomes then, the larger of both.
+LEAST_SHARE, LEAST_RADIUS = 1e-6, 1e-3
+# In place of an effort without bound.
+UNBOUNDED = 1e30
+IDENTITY = np.eye(3), np.zeros(3)
+
+# Pose of a frame in another: rotation matrix (3, 3) and position (3,).
+Frame: TypeAlias = tuple[np.ndarray, np.ndarray]
+# Makes the error that an element of the file is wrong, from a sentence.
+Refuse: TypeAlias = Callable[[str], LoadError]
+
+
+@dataclass(eq=False)
+class Link:
+    """A rigid part of a file. Without mass it only carries frames and shapes.
+
+    com: centre of mass in the link's frame [m]; inertia: about it, axes of the link [kg m²]
+    kind: what the file calls it
+    """
+
+    name: str
+    refuse: Refuse
+    mass: float = 0.0
+    com: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    inertia: np.ndarray = field(default_factory=lambda: np.zeros((3, 3)))
+    kind: str = "link"
+
+
+@dataclass(eq=False)
+class Connection:
+    """A joint of a file.
+
+    coupling: None for links that are fixed to each other
+    frame_D: in the parent link; frame_C: in the child link
+    laws: of each coordinate, functions of its number in the builder's joint that make laws
+    max_effort: of each coordinate, None for any; q: of each coordinate at the start
+    enabled: as in `SystemBuilder.joint`
+    """
+
+    name: str
+    refuse: Refuse
+    parent: str
+    child: str
+    coupling: Coupling | None
+    frame_D: Frame = IDENTITY
+    frame_C: Frame = IDENTITY
+    laws: list[list[Callable[[int], Law]]] = field(default_factory=list)
+    max_effort: list[float | None] = field(default_factory=list)
+    q: list[float] = field(default_factory=list)
+    enabled: bool | None = None
+
+    @property
+    def dof(self) -> int:
+        """Number of coordinates."""
+        return 0 if self.coupling is None else self.coupling.dof
+
+
+@dataclass(eq=False)
+class _Group:
+    """Links that are fixed to each other.
+
+    frames: pose of each link in the frame of the first
+    onward: joints that lead on from them
+    body: the body that they are, with the pose of the first link in it; None without a mass
+    """
+
+    links: list[Link]
+    frames: dict[str, Frame]
+    onward: list[Connection]
+    body: tuple[str, Frame] | None = None
+
+    @property
+    def mass(self) -> float:
+        """Sum over the links [kg]."""
+        return sum(link.mass for link in self.links)
+
+    def frame(self, link: str, frame: Frame) -> Frame:
+        """A frame of one of the links, in the body."""
+        return product(self.body[1], self.frames[link], frame)
+
+
+@dataclass(eq=False)
+class Assembly:
+    """What was added to a builder.
+
+    frames: of each link, the body that carries it and its pose there; links without mass between
+        joints have none
+    coordinates: of each joint of the file that moves, joint of the builder and number there
+    dofs: number of coordinates of each joint of the builder
+    notes: what was changed, a sentence each
+    """
+
+    builder: SystemBuilder
+    links: dict[str, Link]
+    prefix: str
+    merge_fixed: bool
+    balance_inertia: bool
+    frames: dict[str, tuple[str, Frame]] = field(default_factory=dict)
+    coordinates: dict[str, tuple[str, int]] = field(default_factory=dict)
+    dofs: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(
+        self,
+        connections: list[Connection],
+        *,
+        free: Mapping[str, Frame],
+        pose: Frame = IDENTITY,
+        loops: Iterable[Connection] = (),
+    ) -> None:
+        """Add all links and joints.
+
+        free: links without a parent that move freely, with their poses in the world at the start
+        pose: of the other links without a parent, which stand in the world
+        loops: joints besides, between links that have a place already
+
+        Raises: LoadError for links that hang together in no tree, and for one without mass that
+            would have to be a body.
+        """
+        tree, closing, roots = _spanning_tree(self.links, connections)
+        for root in roots:
+            group = self._group(tree, root)
+            if root in free:
+                if group.mass <= 0:
+                    raise self.links[root].refuse(
+                        "has no mass, so it cannot be a free base; give it an inertia, or let it "
+                        "stand in the world"
+                    )
+                self._add_body(group, free[root])
+            else:
+                self._put(group, WORLD, pose)
+            self._add_from(tree, group)
+        for connection in closing:
+            self.notes.append(f"joint {connection.name!r}: closes a loop")
+        for connection in [*closing, *loops]:
+            self._add_loop(connection)
+
+    def starts(self, joints: Iterable[str]) -> dict[str, int]:
+        """Where the coordinates of each joint start in those of all, in order."""
+        places, total = {}, 0
+        for joint in joints:
+            places[joint] = total
+            total += self.dofs[joint]
+        return places
+
+    def _add_from(self, tree: dict[str, list[Connection]], base: _Group) -> None:
+        """Add what hangs on a group that is a body or stands in the world."""
+        # Each a body, and the joints that follow it with the poses of their D before them.
+        waiting = [(base, [(base.frame(c.parent, c.frame_D), c)]) for c in reversed(base.onward)]
+        while waiting:
+            start, path = waiting.pop()
+            last = path[-1][1]
+            group = self._group(tree, last.child)
+            if last.coupling is None or group.mass > 0:
+                self._add_body(group, None)
+                self._add_joint(start, path, group)
+                steps = [(group, [(group.frame(c.parent, c.frame_D), c)]) for c in group.onward]
+            elif not group.onward:
+                names = ", ".join(repr(connection.name) for _, connection in path)
+                self.notes.append(f"joint {names}: moves no mass and is fixed where it starts")
+                self._put(group, start.body[0], _at_start(path))
+                steps = []
+            elif len(group.onward) == 1:
+                onward = group.onward[0]
+                D = product(group.frames[onward.parent], onward.frame_D)
+                steps = [(start, [*path, (D, onward)])]
+            else:
+                raise group.links[0].refuse(
+                    f"has no mass and carries {len(group.onward)} joints; give it a mass and an "
+                    "inertia"
+                )
+            waiting += reversed(steps)
+
+    def _group(self, tree: dict[str, list[Connection]], first: str) -> _Group:
+        """The links that are fixed to a link, and the joints that lead on.
+
+        Without `merge_fixed`, links are taken in until there is mass, and those without mass.
+        """
+        group = _Group([self.links[first]], {first: IDENTITY}, [])
+        waiting = list(reversed(tree[first]))
+        while waiting:
+            joint = waiting.pop()
+            child = self.links[joint.child]
+            merged = self.merge_fixed or group.mass <= 0 or child.mass <= 0
+            if joint.coupling is None and merged:
+                frame = product(group.frames[joint.parent], joint.frame_D, inverse(joint.frame_C))
+                group.frames[joint.child] = frame
+                group.links.append(child)
+                waiting += reversed(tree[joint.child])
+            else:
+                group.onward.append(joint)
+        return group
+
+    def _add_body(self, group: _Group, pose: Frame | None) -> None:
+        first = group.links[0]
+        name = self.prefix + first.name
+        mass, com, inertia = _together(group)
+        raised = _positive(inertia, mass)
+        if raised is not inertia:
+            shown = [float(f"{x:.3g}") for x in np.linalg.eigvalsh(inertia)]
+            lifted = [float(f"{x:.3g}") for x in np.linalg.eigvalsh(raised)]
+            self.notes.append(f"{first.kind} {first.name!r}: principal moments {shown} -> {lifted}")
+        moments = np.linalg.eigvalsh(raised)
+        if moments[2] > (moments[0] + moments[1]) * (1 + 1e-9) and not self.balance_inertia:
+            self.notes.append(
+                f"{first.kind} {first.name!r}: no rigid body has the principal moments "
+                f"{[float(f'{x:.3g}') for x in moments]}; kept as they are"
+            )
+        with refusing(first.refuse):
+            self.builder.body(
+                name,
+                mass=mass,
+                com=com,
+                inertia=raised,
+                pose=None if pose is None else (pose[1], pose[0]),
+                balance_inertia=self.balance_inertia,
+                allow_unphysical=True,
+            )
+        self._put(group, name, IDENTITY)
+
+    def _put(self, group: _Group, body: str, frame: Frame) -> None:
+        """Say which body carries the links of a group; frame: that of the first link in it."""
+        group.body = body, frame
+        for link, within in group.frames.items():
+            rotation, position = product(frame, within)
+            self.frames[link] = body, (position, rotation)
+
+    def _add_joint(self, start: _Group, path: list, group: _Group) -> None:
+        """Join two bodies by the joints of a path; those of several become one."""
+        connections = [connection for _, connection in path]
+        last = connections[-1]
+        names = [connection.name for connection in connections]
+        couplings = [Fixed() if c.coupling is None else c.coupling for c in connections]
+        coupling = couplings[-1]
+        for i in reversed(range(len(path) - 1)):
+            between = product(inverse(connections[i].frame_C), path[i + 1][0])
+            coupling = Chain(couplings[i], coupling, None if _same(between) else _pose(between))
+        self._declare(
+            "+".join(names),
+            coupling,
+            connections,
+            start.body[0],
+            group.body[0],
+            path[0][0],
+            last.frame_C,
+        )
+
+    def _add_loop(self, connection: Connection) -> None:
+        (parent, (p, R)), (child, (x, Q)) = (
+            self._carrier(connection, link) for link in (connection.parent, connection.child)
+        )
+        coupling = Fixed() if connection.coupling is None else connection.coupling
+        D, C = product((R, p), connection.frame_D), product((Q, x), connection.frame_C)
+        if child == WORLD:
+            coupling, parent, child, D, C = Reversed(coupling), child, parent, C, D
+        self._declare(connection.name, coupling, [connection], parent, child, D, C, placed=False)
+
+    def _carrier(self, connection: Connection, link: str) -> tuple[str, tuple]:
+        if link not in self.frames:
+            raise connection.refuse(f"closes a loop at {link!r}, which has no mass; give it one")
+        return self.frames[link]
+
+    def _declare(self, name, coupling, connections, parent, child, D, C, *, placed=True) -> None:
+        laws, efforts, q = [], [], []
+        for connection in connections:
+            for i in range(connection.dof):
+                laws += [make(len(q)) for make in connection.laws[i]]
+                efforts.append(connection.max_effort[i])
+                q.append(connection.q[i])
+            if connection.dof:
+                self.coordinates[connection.name] = self.prefix + name, len(q) - connection.dof
+        self.dofs[self.prefix + name] = len(q)
+        limited = any(effort is not None for effort in efforts)
+        with refusing(connections[-1].refuse):
+            self.builder.joint(
+                self.prefix + name,
+                coupling,
+                child=child,
+                parent=parent,
+                frame_C=(C[1], C[0]),
+                frame_D=(D[1], D[0]),
+                laws=laws,
+                max_effort=[UNBOUNDED if e is None else e for e in efforts] if limited else None,
+                q=q if q and placed else None,
+                enabled=connections[-1].enabled,
+            )
+
+
+@contextmanager
+def refusing(refuse: Refuse) -> Iterator[None]:
+    """Turn a ValueError of the builder into the LoadError of an element."""
+    try:
+        yield
+    except LoadError:
+        raise
+    except ValueError as error:
+        raise refuse(str(error)) from error
+
+
+def product(*frames: Frame) -> Frame:
+    """The first frame times the second, and so on: T_AB, T_BC, … give T_AC …."""
+    R, p = IDENTITY
+    for Q, x in frames:
+        R, p = R @ Q, R @ x + p
+    return R, p
+
+
+def inverse(frame: Frame) -> Frame:
+    """T_BA from T_AB."""
+    R, p = frame
+    return R.T, -R.T @ p
+
+
+def _same(frame: Frame) -> bool:
+    return np.array_equal(frame[0], IDENTITY[0]) and not frame[1].any()
+
+
+def _pose(frame: Frame) -> Pose:
+    return Pose.from_matrix(np.asarray(frame[0]), np.asarray(frame[1]))
+
+
+def _at_start(path: list) -> Frame:
+    """Pose of the last joint's child in the first's parent where the coordinates start."""
+    total = IDENTITY
+    for D, connection in path:
+        coupling = connection.coupling
+        T = coupling.pose(np.array(connection.q, float)) if coupling.dof else Pose.identity()
+        moved = np.asarray(T.R, float), np.asarray(T.p, float)
+        total = product(total, D, moved, inverse(connection.frame_C))
+    return total
+
+
+def _together(group: _Group) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, centre of mass and inertia about it of a group, in the frame of its first link."""
+    mass = group.mass
+    frames = [group.frames[link.name] for link in group.links]
+    centres = [R @ link.com + p for link, (R, p) in zip(group.links, frames, strict=True)]
+    com = sum(link.mass * c for link, c in zip(group.links, centres, strict=True)) / mass
+    total = np.zeros((3, 3))
+    for link, centre, (R, _) in zip(group.links, centres, frames, strict=True):
+        arm = centre - com
+        total += R @ link.inertia @ R.T
+        total += link.mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
+    return mass, com, total
+
+
+def _positive(inertia: np.ndarray, mass: float) -> np.ndarray:
+    """An inertia as it is where it is positive definite, otherwise with raised moments."""
+    moments, axes = np.linalg.eigh(inertia)
+    if moments[0] > max(ZERO_SHARE * moments[2], mass * ZERO_RADIUS**2):
+        return inertia
+    least = max(LEAST_SHARE * moments[2], mass * LEAST_RADIUS**2)
+    return axes * np.maximum(moments, least) @ axes.T
+
+
+def _spanning_tree(
+    links: dict[str, Link], connections: list[Connection]
+) -> tuple[dict[str, list[Connection]], list[Connection], list[str]]:
+    """Of each link the joints that lead on, the joints that close loops, links without a parent."""
+    tree: dict[str, list[Connection]] = {name: [] for name in links}
+    loops, led = [], set()
+    for connection in connections:
+        if connection.child in led:
+            loops.append(connection)
+        else:
+            led.add(connection.child)
+            tree[connection.parent].append(connection)
+    roots = [name for name in links if name not in led]
+    seen, waiting = set(roots), list(roots)
+    while waiting:
+        for connection in tree[waiting.pop()]:
+            seen.add(connection.child)
+            waiting.append(connection.child)
+    for name, link in links.items():
+        if name not in seen:
+            raise link.refuse("its joints lead in a circle; one link must have no parent")
+    return tree, loops, roots

@@ -1,0 +1,769 @@
+"""MJCF: MuJoCo's models, compiled by MuJoCo and read into a builder.
+
+MuJoCo resolves defaults, units, orientations and inertias from shapes; what is read here is its
+compiled model. Source: MuJoCo's documentation, "Computation" and "XML Reference".
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..build.builder import SystemBuilder
+from ..couplings import shapes
+from ..couplings.functions import Polynomial
+from ..couplings.linear import Slider
+from ..couplings.rigid import Fixed
+from ..couplings.rotary import Ball, Hinge
+from ..laws.drives import Armature, Servo
+from ..laws.friction import DryFriction
+from ..laws.law import Law
+from ..laws.limits import Limits
+from ..laws.springs import Damping, SpringDamper
+from ..laws.transmissions import Follower, Weighted
+from ..model.system import WORLD
+from .actuators import Actuator
+from .errors import LoadError
+from .files import Roots
+from .fluid import InertiaBoxDrag
+from .geometry import Box, Capsule, Cylinder, Mesh, Plane, Shape, Sphere, Visual, ellipsoid
+from .mechanism import IDENTITY, Assembly, Connection, Frame, Link, product, refusing
+from .mjcf_source import Prepared
+from .model import Model
+from .report import Report
+from .xml import FileLimits, read_source, read_xml
+
+# Impedances are kept off 0 and 1, as in MuJoCo.
+LEAST_IMPEDANCE, MOST_IMPEDANCE = 1e-4, 0.9999
+# Geoms of higher groups are hidden unless asked for, as in MuJoCo's viewer.
+VISIBLE_GROUPS = 3
+PLAIN = (0.5, 0.5, 0.5, 1.0)
+
+
+def load_mjcf(
+    source: str | os.PathLike,
+    *,
+    roots: Iterable[str | os.PathLike] = (),
+    contacts: bool = False,
+    merge_fixed: bool = True,
+    visuals: bool = True,
+    strict: bool = False,
+    builder: SystemBuilder | None = None,
+    prefix: str = "",
+    limits: FileLimits | None = None,
+) -> Model:
+    """A mechanism from MJCF: a builder with its bodies, joints, laws and equality constraints.
+
+    Body frames, names and coordinates are those of the file: a coordinate of a hinge or slide is
+    its qpos, and starts at qpos0 (`ref`). The joints of one body become one joint with the
+    coordinates of all, named "a+b", a `Chain` of hinges and slides. Free bodies have no joint. A
+    ball joint is a `Ball`, whose coordinates are the rotation vector from qpos0.
+
+    stiffness, springref     `SpringDamper`       damping           `Damping`
+    armature                 `Armature`           frictionloss      `DryFriction`
+    range                    `Limits`             actuatorfrcrange  max_effort
+    connect, weld            `Ball`, `Fixed`      joint equality    `Weighted`, `Follower`, `Lock`
+    tendon of joints         `Weighted`           density, viscosity  `InertiaBoxDrag`
+    actuator                 `Model.control`; with a position or velocity term, a `Servo` too
+
+    Softness. MuJoCo's constraint is a spring and damper of reference acceleration -b v - k r beside
+    an inertia, R f = -b v - k r - a with R = (1 - d)/d times the inverse inertia that the
+    constraint sees at qpos0. `Limits` and contacts get the stiffness k/R and the damping b/R at the
+    largest impedance d of `solimp`: the same depth at rest and the same decay, without the inertia,
+    which makes MuJoCo's stop softer while it is hit, and without the lower impedance near the
+    surface. Friction loss is hard, without `solreffriction`. Equality constraints are rigid, as
+    joints of the builder are.
+
+    Not read, and listed in one `LoadWarning`: spatial tendons, muscles and other actuators with
+    inner states, site and body transmissions, flexes, skins, plugins, sensors, keyframes, height
+    fields, mocap bodies (they stand still), gravity compensation, limits of ball joints.
+
+    source: path of a file, or the XML itself
+    roots: folders in which included files and meshes are looked for, and outside of which no file
+        is opened
+    contacts: let spheres, capsules and boxes touch the planes that stand in the world, where
+        contype and conaffinity say so; other pairs do not touch
+    merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
+
+    Raises: LoadError naming file, line and element as far as MuJoCo tells them; OSError for a file
+        that cannot be opened; ImportError without the package mujoco.
+    Warns: LoadWarning.
+    """
+    try:
+        import mujoco
+    except ImportError as error:
+        advice = "MJCF is compiled by mujoco: pip install 'jaxjoints[mjcf]'"
+        raise ImportError(advice) from error
+    sizes = FileLimits() if limits is None else limits
+    data, name, folder = read_source(source, sizes)
+    root = read_xml(data, name, sizes)
+    if root.tag != "mujoco":
+        raise root.error("is no MJCF; its outermost element must be 'mujoco'")
+    report = Report(name)
+    prepared = Prepared(root, folder, Roots(roots), sizes, report)
+    compiled = _compiled(mujoco, prepared)
+    reader = _Reader(mujoco, compiled, name, report, sizes)
+    gravity = compiled.opt.gravity * (not reader.disabled("GRAVITY"))
+    builder = SystemBuilder(gravity=gravity) if builder is None else builder
+    links = reader.links() | reader.between()
+    assembly = Assembly(builder, links, prefix, merge_fixed, balance_inertia=False)
+    actuators = reader.actuators()
+    assembly.add(reader.connections(), free=reader.free(), loops=reader.equalities_of_bodies())
+    reader.add_equalities_of_joints(assembly)
+    reader.add_tendons(assembly)
+    reader.add_fluid(assembly)
+    seen = reader.visuals(assembly) if visuals else ()
+    reader.add_contacts(assembly, contacts)
+    reader.list_skipped()
+    frames = dict(assembly.frames)
+    frames |= reader.sites(assembly)
+    report.notes += assembly.notes
+    report.tell(strict)
+    coordinates = assembly.coordinates
+    return Model(
+        name=root.attributes.get("model", ""),
+        builder=builder,
+        frames=frames,
+        coordinates=coordinates,
+        visuals=tuple(visual for visual, _ in seen),
+        collisions=tuple(visual for visual, touches in seen if touches),
+        actuators=tuple(actuator.located(coordinates) for actuator in actuators),
+        timestep=float(compiled.opt.timestep),
+        skipped=report.skipped,
+        notes=tuple(report.notes),
+    )
+
+
+def _compiled(mujoco: Any, prepared: Prepared) -> Any:
+    """MuJoCo's compiled model of a prepared file."""
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            spec = mujoco.MjSpec.from_string(prepared.text, assets=prepared.assets)
+            model = spec.compile()
+        prepared.report.notes += [f"MuJoCo says: {warning.message}" for warning in said]
+        return model
+    except (ValueError, RuntimeError, mujoco.FatalError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        line = re.search(r"line (\d+)", text)
+        element = re.search(r"Element (?:name )?('[^']*')", text)
+        raise LoadError(
+            f"MuJoCo says: {text}",
+            source=prepared.source,
+            line=int(line[1]) if line else None,
+            element=element[1] if element else None,
+        ) from error
+
+
+class _Reader:
+    """Reads MuJoCo's compiled model `m`."""
+
+    def __init__(self, mujoco: Any, m: Any, source: str, report: Report, limits: FileLimits):
+        self.mujoco, self.m, self.source, self.report = mujoco, m, source, report
+        self.kind = {
+            name: int(value)
+            for family in ("Joint", "Geom", "Trn", "Dyn", "Gain", "Bias", "Eq", "Wrap", "Obj")
+            for name, value in getattr(mujoco, f"mjt{family}").__members__.items()
+        }
+        counts = {
+            **{"BODY": m.nbody, "JOINT": m.njnt, "GEOM": m.ngeom, "SITE": m.nsite},
+            **{"EQUALITY": m.neq, "ACTUATOR": len(m.actuator_trntype), "TENDON": m.ntendon},
+        }
+        self.names = {kind: self._names(kind, n, limits.name) for kind, n in counts.items()}
+        # Laws of actuators and locks by joint, made before the joints.
+        self.extra: dict[int, list[Callable[[int], Law]]] = {}
+
+    def _names(self, kind: str, count: int, most: int) -> list[str]:
+        found: list[str] = []
+        identity = self.kind[f"mjOBJ_{kind}"]
+        given = [self.mujoco.mj_id2name(self.m, identity, i) or "" for i in range(count)]
+        taken = set(given)
+        for i, name in enumerate(given):
+            if len(name) > most:
+                raise self._refuse(kind.lower(), name[:20])(f"name is longer than {most}")
+            if not name:
+                name = f"{kind.lower()} {i}"
+                while name in taken:
+                    name += "'"
+                taken.add(name)
+            found.append(name)
+        return found
+
+    def _refuse(self, kind: str, name: str) -> Callable[[str], LoadError]:
+        return partial(LoadError, source=self.source, element=f"{kind} {name!r}")
+
+    def disabled(self, flag: str) -> bool:
+        """Whether the file disables a part of MuJoCo's computation."""
+        bit = getattr(self.mujoco.mjtDisableBit, f"mjDSBL_{flag}", None)
+        if bit is None and flag in ("SPRING", "DAMPER"):
+            # Before MuJoCo 3.3.1 both are one flag.
+            bit = self.mujoco.mjtDisableBit.mjDSBL_PASSIVE
+        return bool(self.m.opt.disableflags & int(bit))
+
+    def _optional(self, field: str) -> np.ndarray:
+        """An array that not all versions of MuJoCo have."""
+        return np.asarray(getattr(self.m, field, np.zeros(0)))
+
+    # Bodies and joints
+
+    def _body(self, i: int) -> str:
+        """Name of body i as a link; body 0 is the world."""
+        return WORLD if i == 0 else self.names["BODY"][i]
+
+    def links(self) -> dict[str, Link]:
+        """The bodies; the world is one without mass."""
+        m, found = self.m, {}
+        for i in range(m.nbody):
+            name = self._body(i)
+            R = _matrix(m.body_iquat[i])
+            refuse = self._refuse("body", name)
+            if name in found:
+                raise refuse("this name stands for the world; choose another")
+            mass = 0.0 if i == 0 else float(m.body_mass[i])
+            inertia = R @ np.diag(m.body_inertia[i]) @ R.T
+            found[name] = Link(name, refuse, mass, m.body_ipos[i].copy(), inertia, kind="body")
+        return found
+
+    def free(self) -> dict[str, Frame]:
+        """Bodies with a free joint, and where they start."""
+        return {
+            self._body(i): self._pose_of_body(i) for i in range(1, self.m.nbody) if self._is_free(i)
+        }
+
+    def _joints_of(self, i: int) -> range:
+        first = int(self.m.body_jntadr[i])
+        return range(first, first + int(self.m.body_jntnum[i]))
+
+    def _is_free(self, i: int) -> bool:
+        joints = self._joints_of(i)
+        return len(joints) == 1 and self.m.jnt_type[joints[0]] == self.kind["mjJNT_FREE"]
+
+    def _pose_of_body(self, i: int) -> Frame:
+        return _matrix(self.m.body_quat[i]), self.m.body_pos[i].copy()
+
+    def connections(self) -> list[Connection]:
+        """The joints: those of a body follow each other, with links without mass between."""
+        m, found = self.m, []
+        for i in range(1, m.nbody):
+            if self._is_free(i):
+                self._check_free(self._joints_of(i)[0])
+                continue
+            parent, child = self._body(int(m.body_parentid[i])), self._body(i)
+            joints, frame = self._joints_of(i), self._pose_of_body(i)
+            if m.body_mocapid[i] >= 0:
+                self.report.skip(f"motion of mocap body {child!r}, which stands still")
+            if not joints:
+                refuse = self._refuse("body", child)
+                found.append(Connection(child, refuse, parent, child, None, frame))
+            for k, j in enumerate(joints):
+                end = child if k == len(joints) - 1 else f"{child} after {self.names['JOINT'][j]}"
+                found.append(self._connection(j, parent, end, frame))
+                parent, frame = end, IDENTITY
+        return found
+
+    def between(self) -> dict[str, Link]:
+        """The links without mass between the joints of a body."""
+        found = {}
+        for i in range(1, self.m.nbody):
+            for j in self._joints_of(i)[:-1]:
+                name = f"{self._body(i)} after {self.names['JOINT'][j]}"
+                found[name] = Link(name, self._refuse("body", self._body(i)), kind="body")
+        return found
+
+    def _connection(self, j: int, parent: str, child: str, frame: Frame) -> Connection:
+        m = self.m
+        name, kind = self.names["JOINT"][j], m.jnt_type[j]
+        axis, anchor = m.jnt_axis[j].copy(), (np.eye(3), m.jnt_pos[j].copy())
+        start = float(m.qpos0[m.jnt_qposadr[j]])
+        if kind == self.kind["mjJNT_BALL"]:
+            coupling, C, q = Ball(), anchor, [0.0] * 3
+        elif kind == self.kind["mjJNT_HINGE"]:
+            # At qpos0 the body stands as the file says.
+            turn = _about(axis, start), np.zeros(3)
+            coupling, C, q = Hinge(axis), product(anchor, turn), [start]
+        else:
+            coupling, C, q = Slider(axis), product(anchor, (np.eye(3), start * axis)), [start]
+        laws = self._laws(j)
+        effort = None
+        if m.jnt_actfrclimited[j]:
+            lower, upper = m.jnt_actfrcrange[j]
+            effort = float(max(abs(lower), abs(upper)))
+            if lower != -upper:
+                self.report.notes.append(
+                    f"joint {name!r}: actuatorfrcrange {lower:g} to {upper:g} is ±{effort:g}"
+                )
+        return Connection(
+            *(name, self._refuse("joint", name), parent, child, coupling),
+            frame_D=product(frame, anchor),
+            frame_C=C,
+            laws=[list(laws) for _ in q],
+            max_effort=[effort] * len(q),
+            q=q,
+        )
+
+    def _check_free(self, j: int) -> None:
+        m, dof = self.m, self.m.jnt_dofadr[j]
+        for field in ("damping", "armature", "frictionloss"):
+            if getattr(m, f"dof_{field}")[dof : dof + 6].any():
+                self.report.skip(f"{field} of free joint {self.names['JOINT'][j]!r}")
+        if m.jnt_stiffness[j]:
+            self.report.skip(f"stiffness of free joint {self.names['JOINT'][j]!r}")
+
+    def _laws(self, j: int) -> list[Callable[[int], Law]]:
+        """Laws of each coordinate of a joint."""
+        m, name = self.m, self.names["JOINT"][j]
+        dof, ball = int(m.jnt_dofadr[j]), m.jnt_type[j] == self.kind["mjJNT_BALL"]
+        laws: list[Callable[[int], Law]] = []
+        if m.jnt_stiffness[j] and not self.disabled("SPRING"):
+            rest = 0.0 if ball else float(m.qpos_spring[m.jnt_qposadr[j]])
+            laws.append(partial(_spring, float(m.jnt_stiffness[j]), rest))
+        numbers = (
+            ("damping", Damping, "DAMPER"),
+            ("armature", Armature, None),
+            ("frictionloss", DryFriction, "FRICTIONLOSS"),
+        )
+        for field, law, flag in numbers:
+            value = float(getattr(m, f"dof_{field}")[dof])
+            if value and not (flag and self.disabled(flag)):
+                laws.append(partial(_on_coordinate, law, value))
+                if ball:
+                    self.report.notes.append(
+                        f"joint {name!r}: {field} acts on the coordinates of the ball joint, which "
+                        "differ from its angular velocity away from the start"
+                    )
+        if m.jnt_limited[j] and not self.disabled("LIMIT"):
+            if ball:
+                self.report.skip(f"limit of ball joint {name!r}")
+            else:
+                lower, upper = (float(x) for x in m.jnt_range[j])
+                margin = float(m.jnt_margin[j])
+                soft = spring_of(m.jnt_solref[j], m.jnt_solimp[j], float(m.dof_invweight0[dof]))
+                laws.append(partial(_stop, lower + margin, upper - margin, *soft))
+        for field in ("dof_dampingpoly", "dof_plasticity"):
+            if self._optional(field)[dof : dof + 1].any():
+                self.report.skip(f"{field[4:]} of joint {name!r}")
+        for field in ("jnt_stiffnesspoly", "jnt_springyield"):
+            if self._optional(field)[j : j + 1].any():
+                self.report.skip(f"{field[4:]} of joint {name!r}")
+        return laws + self.extra.get(j, [])
+
+    # Actuators, equalities, tendons
+
+    def actuators(self) -> list[Actuator]:
+        """The actuators that act on joints; their servos become laws of these."""
+        m, found = self.m, []
+        driven = set()
+        control = 0
+        counts = self._optional("actuator_ctrlnum")
+        for i in range(len(m.actuator_trntype)):
+            name = self.names["ACTUATOR"][i]
+            index, control = control, control + (int(counts[i]) if counts.size else 1)
+            arms = self._arms(i)
+            gain, bias = m.actuator_gaintype[i], m.actuator_biastype[i]
+            plain = (
+                m.actuator_dyntype[i] == self.kind["mjDYN_NONE"]
+                and gain == self.kind["mjGAIN_FIXED"]
+                and bias in (self.kind["mjBIAS_NONE"], self.kind["mjBIAS_AFFINE"])
+                and control == index + 1
+            )
+            if arms is None or not plain or self.disabled("ACTUATION"):
+                self.report.skip(f"actuator {name!r}, whose kind is not simulated")
+                continue
+            gain = float(m.actuator_gainprm[i, 0])
+            constant, k, d = (-m.actuator_biasprm[i, :3]).tolist()
+            if bias == self.kind["mjBIAS_NONE"]:
+                constant = k = d = 0.0
+            ranges = {}
+            for field in ("ctrl", "force"):
+                limited = getattr(m, f"actuator_{field}limited")[i]
+                numbers = getattr(m, f"actuator_{field}range")[i]
+                ranges[field] = tuple(numbers.tolist()) if limited else None
+            actuator = Actuator(name, index, arms, gain, -constant, ranges["ctrl"], ranges["force"])
+            if k or d:
+                (j, arm), *more = arms
+                if more or j in driven or k < 0 or d < 0:
+                    self.report.skip(f"actuator {name!r}, the second servo of a joint, or unstable")
+                    continue
+                driven.add(j)
+                effort = None
+                if ranges["force"] is not None:
+                    low, high = ranges["force"]
+                    effort = max(abs(low), abs(high)) * abs(arm)
+                    if low != -high:
+                        self.report.notes.append(
+                            f"actuator {name!r}: forcerange {low:g} to {high:g} is "
+                            f"±{effort / abs(arm):g}"
+                        )
+                aim = -constant / (k or d) / arm
+                aims = {"target" if k else "target_speed": aim}
+                servo = partial(_servo, k * arm * arm, d * arm * arm, effort, aims)
+                self.extra.setdefault(j, []).append(servo)
+                actuator = actuator.aiming("target" if k else "target_speed", (k or d) * arm)
+            found.append(actuator)
+        names = self.names["JOINT"]
+        return [actuator.named(names) for actuator in found]
+
+    def _arms(self, i: int) -> list[tuple[int, float]] | None:
+        """Joints that an actuator acts on, with force along each per force of the actuator."""
+        m = self.m
+        kind, target = m.actuator_trntype[i], int(m.actuator_trnid[i, 0])
+        gear = float(m.actuator_gear[i, 0])
+        scalar = (self.kind["mjJNT_HINGE"], self.kind["mjJNT_SLIDE"])
+        if kind in (self.kind["mjTRN_JOINT"], self.kind["mjTRN_JOINTINPARENT"]):
+            return [(target, gear)] if gear and m.jnt_type[target] in scalar else None
+        if kind == self.kind["mjTRN_TENDON"]:
+            weights = self._weights(target)
+            return None if weights is None else [(j, gear * w) for j, w in weights]
+        return None
+
+    def _weights(self, tendon: int) -> list[tuple[int, float]] | None:
+        """Joints of a tendon that is a sum of coordinates, with their weights."""
+        m = self.m
+        first = int(m.tendon_adr[tendon])
+        path = range(first, first + int(m.tendon_num[tendon]))
+        if any(m.wrap_type[w] != self.kind["mjWRAP_JOINT"] for w in path):
+            return None
+        return [(int(m.wrap_objid[w]), float(m.wrap_prm[w])) for w in path]
+
+    def equalities_of_bodies(self) -> list[Connection]:
+        """connect and weld as joints that close loops."""
+        m, found = self.m, []
+        for e in range(m.neq):
+            kind, name = m.eq_type[e], self.names["EQUALITY"][e]
+            if kind not in (self.kind["mjEQ_CONNECT"], self.kind["mjEQ_WELD"]):
+                continue
+            ends, frames = [], []
+            sites = m.eq_objtype[e] == self.kind["mjOBJ_SITE"]
+            for i in (int(m.eq_obj1id[e]), int(m.eq_obj2id[e])):
+                ends.append(self._body(int(m.site_bodyid[i]) if sites else i))
+                frames.append((_matrix(m.site_quat[i]), m.site_pos[i]) if sites else IDENTITY)
+            data = m.eq_data[e]
+            if not sites and kind == self.kind["mjEQ_CONNECT"]:
+                frames = [(np.eye(3), data[:3].copy()), (np.eye(3), data[3:6].copy())]
+            elif not sites:
+                anchor = np.eye(3), data[:3].copy()
+                frames = [product((_matrix(data[6:10]), data[3:6].copy()), anchor), anchor]
+            found.append(
+                Connection(
+                    *(name, self._refuse("equality", name), ends[0], ends[1]),
+                    Ball() if kind == self.kind["mjEQ_CONNECT"] else Fixed(),
+                    frame_D=frames[0],
+                    frame_C=frames[1],
+                    laws=[[]] * 3 if kind == self.kind["mjEQ_CONNECT"] else [],
+                    max_effort=[None] * 3 if kind == self.kind["mjEQ_CONNECT"] else [],
+                    q=[0.0] * 3 if kind == self.kind["mjEQ_CONNECT"] else [],
+                    enabled=self._switch(e),
+                )
+            )
+        return found
+
+    def _switch(self, e: int) -> bool | None:
+        """None for an equality that is on, False for one that starts switched off."""
+        on = self.m.eq_active0[e] and not self.disabled("EQUALITY")
+        return None if on else False
+
+    def add_equalities_of_joints(self, assembly: Assembly) -> None:
+        """y - y0 = polynomial of x - x0, for coordinates y, x and their values y0, x0 in qpos0."""
+        m = self.m
+        known = (self.kind["mjEQ_CONNECT"], self.kind["mjEQ_WELD"], self.kind["mjEQ_JOINT"])
+        for e in range(m.neq):
+            name = self.names["EQUALITY"][e]
+            if m.eq_type[e] not in known:
+                self.report.skip(f"equality {name!r}, whose kind is not simulated")
+            if m.eq_type[e] != self.kind["mjEQ_JOINT"]:
+                continue
+            y, x = int(m.eq_obj1id[e]), int(m.eq_obj2id[e])
+            start = m.qpos0[m.jnt_qposadr[y]]
+            coefficients = m.eq_data[e, :5].copy()
+            coefficients[0] += start
+            follower, i = assembly.coordinates[self.names["JOINT"][y]]
+            slopes = {(follower, i): 1.0}
+            if x < 0:
+                coefficients[1:] = 0.0
+            else:
+                # The polynomial of x, from that of x - x0.
+                shift = np.polynomial.Polynomial([-m.qpos0[m.jnt_qposadr[x]], 1.0])
+                moved = np.polynomial.Polynomial(coefficients)(shift)
+                coefficients = np.zeros(5)
+                coefficients[: len(moved.coef)] = moved.coef
+                slopes[assembly.coordinates[self.names["JOINT"][x]]] = -coefficients[1]
+            pair = tuple(dict.fromkeys(joint for joint, _ in reversed(slopes)))
+            starts = assembly.starts(pair)
+            places = {at: starts[at[0]] + at[1] for at in slopes}
+            total = sum(assembly.dofs[joint] for joint in pair)
+            if coefficients[2:].any():
+                if places[follower, i] != total - 1 or len(slopes) < 2:
+                    self.report.skip(f"equality {name!r}, a polynomial within a compound joint")
+                    continue
+                leader = next(place for at, place in places.items() if at != (follower, i))
+                record = Follower(Polynomial(coefficients, coordinates=(leader,)))
+            else:
+                weights = np.zeros(total)
+                for at, slope in slopes.items():
+                    weights[places[at]] = slope
+                record = Weighted(weights, float(coefficients[0]))
+            with refusing(self._refuse("equality", name)):
+                assembly.builder.transmission(
+                    assembly.prefix + name, record, joints=pair, enabled=self._switch(e)
+                )
+
+    def add_tendons(self, assembly: Assembly) -> None:
+        """Tendons that are sums of coordinates, where a force acts along them."""
+        m = self.m
+        for t in range(m.ntendon):
+            name, weights = self.names["TENDON"][t], self._weights(t)
+            if weights is None:
+                self.report.skip(f"spatial tendon {name!r}")
+                continue
+            laws: list[Law] = []
+            low, high = (float(x) for x in m.tendon_lengthspring[t])
+            if m.tendon_stiffness[t]:
+                if low == high:
+                    laws.append(SpringDamper(float(m.tendon_stiffness[t]), rest=low))
+                else:
+                    k = float(m.tendon_stiffness[t])
+                    laws.append(Limits(low, high, stiffness=k, damping=0.0))
+            for field, law in (("damping", Damping), ("frictionloss", DryFriction)):
+                if value := float(getattr(m, f"tendon_{field}")[t]):
+                    laws.append(law(value))
+            if m.tendon_limited[t]:
+                margin = float(m.tendon_margin[t])
+                low, high = m.tendon_range[t]
+                weight = float(m.tendon_invweight0[t])
+                k, d = spring_of(m.tendon_solref_lim[t], m.tendon_solimp_lim[t], weight)
+                laws.append(Limits(low + margin, high - margin, stiffness=k, damping=d))
+            if self._optional("tendon_armature")[t : t + 1].any():
+                self.report.skip(f"armature of tendon {name!r}")
+            if not laws:
+                continue
+            places = [assembly.coordinates[self.names["JOINT"][j]] for j, _ in weights]
+            joints = tuple(dict.fromkeys(joint for joint, _ in places))
+            starts = assembly.starts(joints)
+            row = np.zeros(sum(assembly.dofs[joint] for joint in joints))
+            for (joint, i), (_, weight) in zip(places, weights, strict=True):
+                row[starts[joint] + i] += weight
+            with refusing(self._refuse("tendon", name)):
+                assembly.builder.transmission(
+                    assembly.prefix + name, Weighted(row), joints=joints, laws=laws
+                )
+
+    def add_fluid(self, assembly: Assembly) -> None:
+        """Drag of a medium on each body by the box of its inertia."""
+        m = self.m
+        if not (m.opt.density or m.opt.viscosity):
+            if np.any(m.opt.wind):
+                self.report.skip("wind without density and viscosity")
+            return
+        if np.asarray(m.geom_fluid).reshape(m.ngeom, -1)[:, 0].any():
+            self.report.skip("fluidshape of geoms; the box of the inertia is taken")
+        for i in range(1, m.nbody):
+            body, (position, rotation) = assembly.frames[self._body(i)]
+            if body == WORLD or m.body_mass[i] <= 0:
+                continue
+            a, b, c = m.body_inertia[i]
+            lengths = np.sqrt(6 / m.body_mass[i] * np.maximum([b + c - a, a + c - b, a + b - c], 0))
+            R, p = product((rotation, position), (_matrix(m.body_iquat[i]), m.body_ipos[i].copy()))
+            drag = InertiaBoxDrag(
+                R, p, lengths, float(m.opt.density), float(m.opt.viscosity), m.opt.wind.copy()
+            )
+            name = f"{assembly.prefix}medium on {self._body(i)}"
+            assembly.builder.field(name, drag, bodies=body)
+
+    # Shapes
+
+    def sites(self, assembly: Assembly) -> dict[str, tuple[str, tuple[np.ndarray, np.ndarray]]]:
+        """Body and pose of each site, by its name where no body has it."""
+        m, found = self.m, {}
+        for s, name in enumerate(self.names["SITE"]):
+            body, (position, rotation) = assembly.frames[self._body(int(m.site_bodyid[s]))]
+            R, p = product((rotation, position), (_matrix(m.site_quat[s]), m.site_pos[s].copy()))
+            found[name if name not in assembly.frames else f"site {name}"] = body, (p, R)
+        return found
+
+    def visuals(self, assembly: Assembly) -> list[tuple[Visual, bool]]:
+        """Shapes of geoms, and whether they are meant to touch others."""
+        m, found = self.m, []
+        for g in range(m.ngeom):
+            touches = bool(m.geom_contype[g] or m.geom_conaffinity[g])
+            if m.geom_group[g] >= VISIBLE_GROUPS and not touches:
+                continue
+            shape = self._shape(g)
+            if shape is None:
+                self.report.skip("geom of a kind that is not shown")
+                continue
+            body, (R, p) = self._geom_frame(assembly, g)
+            color = np.array(m.geom_rgba[g], float)
+            if m.geom_matid[g] >= 0 and np.allclose(color, PLAIN):
+                color = np.array(m.mat_rgba[m.geom_matid[g]], float)
+            visual = Visual(body, (R, p), shape, tuple(np.clip(color, 0.0, 1.0).tolist()))
+            found.append((visual, touches))
+        return found
+
+    def _geom_frame(self, assembly: Assembly, g: int) -> tuple[str, Frame]:
+        m = self.m
+        body, (position, rotation) = assembly.frames[self._body(int(m.geom_bodyid[g]))]
+        frame = product((rotation, position), (_matrix(m.geom_quat[g]), m.geom_pos[g].copy()))
+        U, _, Vt = np.linalg.svd(frame[0])
+        return body, (U @ Vt, frame[1])
+
+    def _shape(self, g: int) -> Shape | None:
+        m = self.m
+        a, b, c = (float(x) for x in m.geom_size[g])
+        kind = m.geom_type[g]
+        if kind == self.kind["mjGEOM_PLANE"]:
+            return Plane()
+        if kind == self.kind["mjGEOM_SPHERE"]:
+            return Sphere(a)
+        if kind == self.kind["mjGEOM_CAPSULE"]:
+            return Capsule(a, 2 * b)
+        if kind == self.kind["mjGEOM_CYLINDER"]:
+            return Cylinder(a, 2 * b)
+        if kind == self.kind["mjGEOM_BOX"]:
+            return Box((2 * a, 2 * b, 2 * c))
+        if kind == self.kind["mjGEOM_ELLIPSOID"]:
+            return ellipsoid((a, b, c))
+        if kind == self.kind["mjGEOM_MESH"]:
+            i = int(m.geom_dataid[g])
+            points = slice(m.mesh_vertadr[i], m.mesh_vertadr[i] + m.mesh_vertnum[i])
+            faces = slice(m.mesh_faceadr[i], m.mesh_faceadr[i] + m.mesh_facenum[i])
+            return Mesh(m.mesh_vert[points], m.mesh_face[faces].astype(int))
+        return None
+
+    def add_contacts(self, assembly: Assembly, wanted: bool) -> None:
+        """Contacts of spheres, capsules and boxes with planes that stand in the world."""
+        m = self.m
+        if self.disabled("CONTACT"):
+            return
+        ground = (self.kind["mjGEOM_PLANE"],)
+        simple = (self.kind["mjGEOM_SPHERE"], self.kind["mjGEOM_CAPSULE"], self.kind["mjGEOM_BOX"])
+        left_out = 0
+        excluded = {int(x) for x in m.exclude_signature}
+        for g in range(m.ngeom):
+            for f in range(g):
+                meet = m.geom_contype[g] & m.geom_conaffinity[f]
+                meet = meet or m.geom_contype[f] & m.geom_conaffinity[g]
+                plane, other = (f, g) if m.geom_type[f] in ground else (g, f)
+                bodies = [int(m.body_weldid[m.geom_bodyid[x]]) for x in (plane, other)]
+                ids = sorted(int(m.geom_bodyid[x]) for x in (plane, other))
+                if not meet or bodies[0] == bodies[1] or (ids[0] << 16) + ids[1] in excluded:
+                    continue
+                parents = [int(m.body_weldid[m.body_parentid[b]]) for b in bodies]
+                if 0 not in bodies and (parents[0] == bodies[1] or parents[1] == bodies[0]):
+                    continue
+                touches = m.geom_type[plane] in ground and bodies[0] == 0
+                if not (wanted and touches and m.geom_type[other] in simple):
+                    left_out += 1
+                    continue
+                self._add_contact(assembly, plane, other)
+        if left_out:
+            advice = "" if wanted else "; contacts=True adds those with planes"
+            self.report.skip(f"contact of {left_out} pairs of geoms{advice}")
+        if m.npair:
+            self.report.skip("contact pairs with numbers of their own")
+
+    def _add_contact(self, assembly: Assembly, plane: int, other: int) -> None:
+        m = self.m
+        a, b, c = (float(x) for x in m.geom_size[other])
+        shape = {
+            self.kind["mjGEOM_SPHERE"]: lambda: shapes.Sphere(a),
+            self.kind["mjGEOM_CAPSULE"]: lambda: shapes.Capsule(a, 2 * b),
+            self.kind["mjGEOM_BOX"]: lambda: shapes.Box((2 * a, 2 * b, 2 * c)),
+        }[int(m.geom_type[other])]()
+        _, (R_D, p_D) = self._geom_frame(assembly, plane)
+        body, (R_C, p_C) = self._geom_frame(assembly, other)
+        # Of two geoms the one of higher priority counts; of equals the means, the larger friction.
+        pair = [plane, other]
+        first, second = (int(m.geom_priority[x]) for x in pair)
+        if first != second:
+            pair = [plane if first > second else other]
+        solref, solimp = (
+            np.mean([getattr(m, field)[x] for x in pair], axis=0)
+            for field in ("geom_solref", "geom_solimp")
+        )
+        friction = np.max([m.geom_friction[x] for x in pair], axis=0)
+        dimension = max(int(m.geom_condim[x]) for x in pair)
+        weight = float(m.body_invweight0[m.geom_bodyid[other], 0])
+        stiffness, damping = spring_of(solref, solimp, weight)
+        names = self.names["GEOM"]
+        name = f"{assembly.prefix}{names[other]} on {names[plane]}"
+        with refusing(self._refuse("geom", names[other])):
+            assembly.builder.contact(
+                name,
+                shape,
+                shapes.HalfSpace(),
+                child=body,
+                frame_C=(p_C, R_C),
+                frame_D=(p_D, R_D),
+                friction=float(friction[0]) if dimension >= 3 else 0.0,
+                spinning=float(friction[1]) if dimension >= 4 else 0.0,
+                rolling=float(friction[2]) if dimension >= 6 else 0.0,
+                stiffness=stiffness,
+                damping=damping,
+            )
+
+    def list_skipped(self) -> None:
+        """List what the model has and this reader does not."""
+        m = self.m
+        counts = {
+            "keyframe": m.nkey,
+            "flex": m.nflex,
+            "skin": m.nskin,
+            "gravcomp of bodies": int(np.count_nonzero(m.body_gravcomp)),
+        }
+        for what, count in counts.items():
+            if count:
+                self.report.skip(f"{what} ({count})")
+
+
+def spring_of(solref: np.ndarray, solimp: np.ndarray, inverse_inertia: float) -> tuple:
+    """Stiffness and damping of a constraint of MuJoCo, at its largest impedance.
+
+    solref: time constant [s] and damping ratio, or negative stiffness and damping per inertia
+    solimp: impedances, of which the second is the largest
+    inverse_inertia: of what the constraint moves [1/kg or 1/(kg m²)]
+    """
+    d = float(np.clip(solimp[1], LEAST_IMPEDANCE, MOST_IMPEDANCE))
+    first, second = (float(x) for x in solref[:2])
+    if first > 0:
+        b, k = 2 / (d * first), 1 / (d * first**2 * second**2)
+    else:
+        b, k = -second / d, -first / d
+    R = (1 - d) / d * inverse_inertia
+    return k / R, b / R
+
+
+def _on_coordinate(law: type, value: float, coordinate: int) -> Law:
+    return law(value, coordinate=coordinate)
+
+
+def _spring(stiffness: float, rest: float, coordinate: int) -> Law:
+    return SpringDamper(stiffness, rest=rest, coordinate=coordinate)
+
+
+def _stop(lower: float, upper: float, stiffness: float, damping: float, coordinate: int) -> Law:
+    return Limits(lower, upper, stiffness=stiffness, damping=damping, coordinate=coordinate)
+
+
+def _servo(stiffness: float, damping: float, effort: float | None, aims: dict, coordinate: int):
+    return Servo(stiffness, damping, effort, **aims, coordinate=coordinate)
+
+
+def _matrix(quaternion: np.ndarray) -> np.ndarray:
+    """Rotation matrix of a quaternion, w first, of any length but 0."""
+    w, x, y, z = np.asarray(quaternion, float) / np.linalg.norm(quaternion)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def _about(axis: np.ndarray, angle: float) -> np.ndarray:
+    """Rotation matrix by an angle about an axis of length 1."""
+    return _matrix(np.array([np.cos(angle / 2), *(np.sin(angle / 2) * axis)]))

@@ -1,0 +1,56 @@
+"""Model: a mechanism from a file, to add to, to build and to look at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..build.builder import SystemBuilder
+from ..model.state import Control, State
+from ..model.system import System
+from .actuators import Actuator, control_of
+from .geometry import Visual
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What a model file says: a builder with its bodies and joints, and how the bodies look.
+
+    Add loops, laws, contacts and fields to `builder`, then `build`.
+
+    name: of the model in the file
+    builder: has its bodies, joints and transmissions
+    frames: of each link, body or site of the file, the body that carries it and its pose there, as
+        (position, rotation matrix), which `SystemBuilder.joint` takes for frame_C and frame_D
+    coordinates: of each joint of the file that moves, the builder's joint and which of its
+        coordinates it is; several joints without a mass between them are one of the builder
+    speed_limits: of joints that have one, the largest speed [m/s or rad/s]; no force keeps to it
+    actuators: of the file; timestep: that the file asks for [s], None where it does not
+    visuals: shapes to look at; collisions: shapes that the file means for contact
+    skipped: what of the file is not simulated or shown, a sentence each
+    notes: what was changed so that it can be simulated, a sentence each
+    """
+
+    name: str
+    builder: SystemBuilder
+    frames: Mapping[str, tuple[str, tuple[np.ndarray, np.ndarray]]]
+    coordinates: Mapping[str, tuple[str, int]]
+    speed_limits: Mapping[str, float] = field(default_factory=dict)
+    visuals: tuple[Visual, ...] = ()
+    collisions: tuple[Visual, ...] = ()
+    actuators: tuple[Actuator, ...] = ()
+    timestep: float | None = None
+    skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def build(self) -> tuple[System, State]:
+        """The system and the state it starts from, as `SystemBuilder.build`."""
+        return self.builder.build()
+
+    def control(self, system: System, values: Any) -> Control:
+        """What acts on a built system for the controls of the file's actuators.
+
+        values: one for each control in the order of the file, shape (controls, *batch)
+        """
+        return control_of(self.actuators, system, values)

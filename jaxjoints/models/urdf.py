@@ -1,0 +1,523 @@
+"""URDF: robots as links and joints, read into a builder.
+
+Source: the format's description at wiki.ros.org/urdf/XML; where it is silent, what Pinocchio and
+MuJoCo do.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..build.builder import SystemBuilder
+from ..build.checks.values import read_pose
+from ..couplings.linear import Slider
+from ..couplings.planar import Planar
+from ..couplings.rigid import Free
+from ..couplings.rotary import Hinge
+from ..laws.friction import DryFriction
+from ..laws.law import Law
+from ..laws.limits import Limits
+from ..laws.springs import Damping
+from ..laws.transmissions import Mimic, Weighted
+from .errors import LoadError, shown
+from .files import Refused, Roots
+from .geometry import GREY, Box, Capsule, Cylinder, Mesh, Shape, Sphere, Visual
+from .mechanism import IDENTITY, Assembly, Connection, Frame, Link, product, refusing
+from .meshes import Unreadable, read_mesh
+from .model import Model
+from .report import Report
+from .xml import Element, FileLimits, read_source, read_xml
+
+# Of each element what is read; all else is listed as skipped.
+KNOWN: dict[str, tuple[set[str], set[str]]] = {
+    "robot": ({"name", "version"}, {"link", "joint", "material"}),
+    "link": ({"name"}, {"inertial", "visual", "collision"}),
+    "inertial": (set(), {"origin", "mass", "inertia"}),
+    "mass": ({"value"}, set()),
+    "inertia": ({"ixx", "ixy", "ixz", "iyy", "iyz", "izz"}, set()),
+    "visual": ({"name"}, {"origin", "geometry", "material"}),
+    "collision": ({"name"}, {"origin", "geometry"}),
+    "geometry": (set(), {"box", "cylinder", "sphere", "capsule", "mesh"}),
+    "box": ({"size"}, set()),
+    "cylinder": ({"radius", "length"}, set()),
+    "capsule": ({"radius", "length"}, set()),
+    "sphere": ({"radius"}, set()),
+    "mesh": ({"filename", "scale"}, set()),
+    "material": ({"name"}, {"color"}),
+    "color": ({"rgba"}, set()),
+    "origin": ({"xyz", "rpy"}, set()),
+    "joint": (
+        {"name", "type"},
+        {"origin", "parent", "child", "axis", "limit", "dynamics", "mimic"},
+    ),
+    "parent": ({"link"}, set()),
+    "child": ({"link"}, set()),
+    "axis": ({"xyz"}, set()),
+    "limit": ({"lower", "upper", "velocity", "effort"}, set()),
+    "dynamics": ({"damping", "friction"}, set()),
+    "mimic": ({"joint", "multiplier", "offset"}, set()),
+}
+TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
+# Axes shorter than this have no direction.
+LEAST_AXIS = 1e-9
+
+
+def load_urdf(
+    source: str | os.PathLike,
+    *,
+    roots: Iterable[str | os.PathLike] = (),
+    floating: bool = False,
+    pose: Any = None,
+    merge_fixed: bool = True,
+    visuals: bool = True,
+    balance_inertia: bool = False,
+    strict: bool = False,
+    builder: SystemBuilder | None = None,
+    prefix: str = "",
+    gravity: Any = (0.0, 0.0, -9.81),
+    limits: FileLimits | None = None,
+) -> Model:
+    """A robot from URDF: a builder with its bodies, joints and laws, to which more can be added.
+
+    A body's frame is that of its link. Joint types become couplings: revolute and continuous
+    `Hinge`, prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`.
+    Laws: `Limits` from lower and upper (hard stops; an absent side is free), `Damping`,
+    `DryFriction`; `max_effort` from effort. A mimic joint is a `Mimic` transmission, which holds
+    the joint by a force. Joints start at 0 or the nearest value within their limits, mimics at
+    what they mimic. An effort or velocity of 0 means none is known.
+
+    Links that fixed joints connect become one body, named after the first. A link without mass
+    that a fixed joint carries joins its parent's body. One between two moving joints becomes no
+    body: the joints around it become one, named "a+b", with the coordinates of both. One at the end
+    of a moving joint is fixed where it starts, since it could move without any force. One that
+    carries several moving joints is an error.
+
+    A body has to have inertia about every axis. A principal moment that is not positive, or less
+    than that of the mass at 1 µm from the axis, becomes that of the mass at 1 mm from the axis or
+    1e-6 of the largest moment, whichever is more. Moments that no rigid body has, one larger than
+    the sum of the others, are kept, since the motion is defined; `balance_inertia` raises the
+    smaller two.
+
+    A link with two parents closes a loop: its second joint holds it too. What is not simulated
+    (such as gazebo or transmission elements) is listed in one `LoadWarning`, with what was changed.
+
+    source: path of a file, or the XML itself
+    roots: folders in which the meshes of package:// and relative paths are looked for, and outside
+        of which no file is opened; without roots there are no meshes
+    floating: the base moves freely, from `pose` on; otherwise it stands there in the world
+    pose: of the base in the world, in one of the forms of `SystemBuilder.body`
+    merge_fixed: False keeps links with mass that fixed joints connect as bodies, on `Fixed` joints
+    visuals: False reads no shapes
+    strict: raise a LoadError instead of the warning, with the same list
+    builder: to add the robot to, in place of a new one; prefix: of all names in it
+    gravity: of a new builder [m/s²]
+    limits: how large the file may be, see `FileLimits`
+
+    Raises: LoadError naming file, line and element; OSError for a file that cannot be opened.
+    Warns: LoadWarning.
+
+    >>> pendulum = load_urdf('''<robot name="pendulum">
+    ...   <link name="base"/>
+    ...   <link name="rod"><inertial>
+    ...     <origin xyz="0 0 -0.5"/> <mass value="1"/>
+    ...     <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.01"/>
+    ...   </inertial></link>
+    ...   <joint name="pivot" type="continuous">
+    ...     <parent link="base"/> <child link="rod"/> <axis xyz="0 1 0"/>
+    ...   </joint>
+    ... </robot>''')
+    >>> system, state = pendulum.build()
+    >>> system.topology.bodies, system.topology.joints
+    (('rod',), ('pivot',))
+    """
+    sizes = FileLimits() if limits is None else limits
+    roots = Roots(roots)
+    data, name, folder = read_source(source, sizes)
+    robot = read_xml(data, name, sizes)
+    if robot.tag != "robot":
+        raise robot.error("is no URDF; its outermost element must be 'robot'")
+    report = Report(name)
+    _list_skipped(robot, report)
+    elements = _named(robot, "link", sizes), _named(robot, "joint", sizes)
+    if not elements[0]:
+        raise robot.error("has no link; a robot has one at least")
+    links = {link: _link(element, report) for link, element in elements[0].items()}
+    joints = {joint: _connection(element, links) for joint, element in elements[1].items()}
+    mimics = _mimics(elements[1], joints)
+    _start_mimics(mimics, joints)
+    base = _base(links, joints)
+    builder = SystemBuilder(gravity=gravity) if builder is None else builder
+    assembly = Assembly(builder, links, prefix, merge_fixed, balance_inertia)
+    stand = _frame_of(pose)
+    assembly.add(list(joints.values()), free={base: stand} if floating else {}, pose=stand)
+    for joint, (other, ratio, offset, element) in mimics.items():
+        _add_mimic(assembly, element, joint, other, ratio, offset)
+    shapes = _Shapes(roots, folder, sizes, assembly, report, _colors(robot))
+    seen = shapes.all("visual", elements[0]) if visuals else ()
+    touched = shapes.all("collision", elements[0]) if visuals else ()
+    report.notes += assembly.notes
+    report.tell(strict)
+    speeds = {}
+    for joint, element in elements[1].items():
+        limit = element.only("limit")
+        speed = 0.0 if limit is None else limit.number("velocity", 0.0)
+        if speed > 0 and joint in assembly.coordinates:
+            speeds[joint] = speed
+    return Model(
+        name=robot.attributes.get("name", ""),
+        builder=builder,
+        frames=assembly.frames,
+        coordinates=assembly.coordinates,
+        speed_limits=speeds,
+        visuals=seen,
+        collisions=touched,
+        skipped=report.skipped,
+        notes=tuple(report.notes),
+    )
+
+
+def _named(robot: Element, tag: str, limits: FileLimits) -> dict[str, Element]:
+    """The elements of a tag by their names, which differ."""
+    found: dict[str, Element] = {}
+    for element in robot.all(tag):
+        name = element.text("name")
+        if not name or len(name) > limits.name:
+            raise element.error(f"name must have 1 to {limits.name} characters, not {len(name)}")
+        if name in found:
+            raise element.error(f"this name is taken in line {found[name].line}; rename one")
+        found[name] = element
+    return found
+
+
+def _list_skipped(element: Element, report: Report) -> None:
+    """Note all elements and attributes that are not read."""
+    attributes, children = KNOWN[element.tag]
+    for attribute in element.attributes:
+        if attribute not in attributes:
+            report.skip(f"attribute {attribute!r} of {element.tag}", element)
+    for child in element.children:
+        if child.tag in children:
+            _list_skipped(child, report)
+        elif child.tag == "texture" or element.tag == "material":
+            report.skip("texture", child)
+        elif "xacro" in child.tag:
+            raise child.error("is a xacro macro; expand the file first, with the program xacro")
+        else:
+            inside = "" if element.tag == "robot" else f" of {element.tag}"
+            report.skip(child.tag.rpartition("}")[2] + inside, child)
+
+
+def _link(element: Element, report: Report) -> Link:
+    inertial = element.only("inertial")
+    name = element.attributes["name"]
+    if inertial is None:
+        return Link(name, element.error)
+    mass_element, inertia = inertial.only("mass"), inertial.only("inertia")
+    if mass_element is None:
+        raise inertial.error("has no mass; give it one, or leave inertial out")
+    mass = mass_element.number("value")
+    if mass < 0:
+        raise mass_element.error(f"value {mass:g} must be >= 0")
+    R, com = _origin(inertial)
+    matrix = np.zeros((3, 3))
+    if inertia is not None:
+        xx, xy, xz, yy, yz, zz = (
+            inertia.number(name, 0.0) for name in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
+        )
+        matrix = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    if mass == 0:
+        if matrix.any():
+            report.notes.append(f"link {name!r}: has an inertia without mass, which is not used")
+        return Link(name, element.error)
+    return Link(name, element.error, mass, com, R @ matrix @ R.T)
+
+
+def _connection(element: Element, links: Mapping[str, Link]) -> Connection:
+    kind = element.text("type")
+    if kind not in TYPES:
+        raise element.error(f"type {shown(kind)} must be one of {', '.join(TYPES)}")
+    ends = []
+    for end in ("parent", "child"):
+        found = element.only(end)
+        if found is None:
+            raise element.error(f"has no {end}")
+        name = found.text("link")
+        if name not in links:
+            raise element.error(f"{end} {shown(name)} is no link of the robot")
+        ends.append(name)
+    parent, child = ends
+    if parent == child:
+        raise element.error(f"parent and child are both {shown(parent)}; join two links")
+    frame = _origin(element)
+    name = element.attributes["name"]
+    if kind in ("fixed", "floating"):
+        coupling = None if kind == "fixed" else Free()
+        dof = 0 if kind == "fixed" else 6
+        return Connection(
+            *(name, element.error, parent, child, coupling, frame),
+            laws=[[] for _ in range(dof)],
+            max_effort=[None] * dof,
+            q=[0.0] * dof,
+        )
+    axis_element = element.only("axis")
+    axis = np.array([1.0, 0.0, 0.0])
+    if axis_element is not None:
+        axis = axis_element.numbers("xyz", 3, [1.0, 0.0, 0.0])
+        if np.linalg.norm(axis) < LEAST_AXIS:
+            raise axis_element.error(f"xyz {axis.tolist()} has no direction")
+    axis = axis / np.linalg.norm(axis)
+    laws = _dynamics(element)
+    if kind == "planar":
+        turn = _turn_of_z(axis)
+        return Connection(
+            *(name, element.error, parent, child, Planar()),
+            frame_D=product(frame, (turn, np.zeros(3))),
+            frame_C=(turn, np.zeros(3)),
+            laws=[list(laws) for _ in range(3)],
+            max_effort=[None] * 3,
+            q=[0.0] * 3,
+        )
+    stops, effort, q = _limits(element, bounded=kind != "continuous")
+    return Connection(
+        *(name, element.error, parent, child),
+        Slider(axis) if kind == "prismatic" else Hinge(axis),
+        frame,
+        laws=[[*stops, *laws]],
+        max_effort=[effort],
+        q=[q],
+    )
+
+
+def _limits(element: Element, *, bounded: bool) -> tuple[list[Callable], float | None, float]:
+    """Stops, largest effort or None, and where the coordinate starts."""
+    limit = element.only("limit")
+    if limit is None:
+        return [], None, 0.0
+    effort = limit.number("effort", 0.0)
+    lower, upper = (
+        limit.number(side) if bounded and side in limit.attributes else None
+        for side in ("lower", "upper")
+    )
+    stops = []
+    if lower is not None or upper is not None:
+        if lower is not None and upper is not None and lower > upper:
+            raise limit.error(f"lower {lower:g} must not be above upper {upper:g}")
+        stops.append(lambda i: Limits(lower, upper, coordinate=i))
+    q = float(np.clip(0.0, lower, upper)) if stops else 0.0
+    return stops, effort if effort > 0 else None, q
+
+
+def _dynamics(element: Element) -> list[Callable[[int], Law]]:
+    """Damping and friction, where they are not 0."""
+    dynamics = element.only("dynamics")
+    if dynamics is None:
+        return []
+    laws = []
+    for field, law in (("damping", Damping), ("friction", DryFriction)):
+        value = dynamics.number(field, 0.0)
+        if value < 0:
+            raise dynamics.error(f"{field} {value:g} must be >= 0, or it feeds energy in")
+        if value > 0:
+            laws.append(partial(_law, law, value))
+    return laws
+
+
+def _law(law: type, value: float, coordinate: int) -> Law:
+    return law(value, coordinate=coordinate)
+
+
+def _mimics(elements: Mapping[str, Element], joints: Mapping[str, Connection]) -> dict[str, tuple]:
+    """Of each mimic joint the joint it mimics, ratio, offset and element."""
+    found = {}
+    for name, element in elements.items():
+        mimic = element.only("mimic")
+        if mimic is None or joints[name].coupling is None:
+            continue
+        other = mimic.text("joint")
+        if other not in joints:
+            raise mimic.error(f"joint {shown(other)} of joint {shown(name)} is no joint")
+        for joint in (name, other):
+            if joints[joint].dof != 1:
+                raise mimic.error(f"joint {shown(joint)} must have one coordinate to mimic or lead")
+        ratio, offset = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0)
+        found[name] = other, ratio, offset, mimic
+    return found
+
+
+def _start_mimics(mimics: Mapping[str, tuple], joints: Mapping[str, Connection]) -> None:
+    """Start each mimic where it has to be; LoadError for mimics in a circle."""
+    for name in mimics:
+        chain = [name]
+        while chain[-1] in mimics:
+            following = mimics[chain[-1]][0]
+            if following in chain:
+                circle = " -> ".join([*chain[chain.index(following) :], following])
+                raise mimics[name][3].error(f"joints mimic each other in a circle: {circle}")
+            chain.append(following)
+        for follower, leader in zip(chain[-2::-1], chain[:0:-1], strict=True):
+            _, ratio, offset, _ = mimics[follower]
+            joints[follower].q = [ratio * joints[leader].q[0] + offset]
+
+
+def _add_mimic(
+    assembly: Assembly, element: Element, joint: str, other: str, ratio: float, offset: float
+) -> None:
+    """Hold q[joint] = ratio q[other] + offset."""
+    if joint not in assembly.coordinates or other not in assembly.coordinates:
+        assembly.notes.append(f"joint {joint!r}: mimics a joint that is fixed")
+        return
+    follower, i = assembly.coordinates[joint]
+    leader, k = assembly.coordinates[other]
+    pair = tuple(dict.fromkeys((leader, follower)))
+    starts, dofs = assembly.starts(pair), [assembly.dofs[name] for name in pair]
+    transmission = Mimic(ratio, offset)
+    if dofs != [1, 1]:
+        weights = np.zeros(sum(dofs))
+        weights[starts[leader] + k] -= ratio
+        weights[starts[follower] + i] += 1.0
+        transmission = Weighted(weights, offset)
+    with refusing(element.error):
+        name = f"{assembly.prefix}{joint} mimics {other}"
+        assembly.builder.transmission(name, transmission, joints=pair)
+
+
+def _base(links: Mapping[str, Link], joints: Mapping[str, Connection]) -> str:
+    """The link without a parent; LoadError for several, and for none."""
+    led = {joint.child for joint in joints.values()}
+    roots = [name for name in links if name not in led]
+    if not roots:
+        raise next(iter(links.values())).refuse("has a parent, as all links; one must have none")
+    if len(roots) > 1:
+        raise links[roots[1]].refuse(
+            f"has no parent, nor has {shown(roots[0])}; a robot has one base, join the others to it"
+        )
+    return roots[0]
+
+
+def _origin(element: Element) -> Frame:
+    """The pose in `origin`: position xyz, then fixed-axis angles roll, pitch, yaw [rad]."""
+    origin = element.only("origin")
+    if origin is None:
+        return IDENTITY
+    position = origin.numbers("xyz", 3, [0.0] * 3)
+    roll, pitch, yaw = origin.numbers("rpy", 3, [0.0] * 3)
+    (a, b, c), (r, s, t) = np.cos([roll, pitch, yaw]), np.sin([roll, pitch, yaw])
+    about_x = np.array([[1, 0, 0], [0, a, -r], [0, r, a]])
+    about_y = np.array([[b, 0, s], [0, 1, 0], [-s, 0, b]])
+    about_z = np.array([[c, -t, 0], [t, c, 0], [0, 0, 1]])
+    return about_z @ about_y @ about_x, position
+
+
+def _turn_of_z(axis: np.ndarray) -> np.ndarray:
+    """The rotation matrix of the shortest turn that takes z to an axis of length 1."""
+    x, y, z = axis
+    if z < -1 + 1e-12:
+        return np.diag([1.0, -1.0, -1.0])
+    k = 1 / (1 + z)
+    return np.array([[1 - k * x * x, -k * x * y, x], [-k * x * y, 1 - k * y * y, y], [-x, -y, z]])
+
+
+def _frame_of(pose: Any) -> Frame:
+    T = read_pose("base", "pose", pose)
+    return np.asarray(T.R, float), np.asarray(T.p, float)
+
+
+def _colors(robot: Element) -> dict[str, tuple]:
+    """The materials of the robot that have a color."""
+    colors = {}
+    for material in robot.all("material"):
+        color = _color(material)
+        if color is not None and "name" in material.attributes:
+            colors[material.attributes["name"]] = color
+    return colors
+
+
+def _color(material: Element) -> tuple | None:
+    color = material.only("color")
+    return None if color is None else tuple(np.clip(color.numbers("rgba", 4), 0.0, 1.0).tolist())
+
+
+class _Shapes:
+    """Shapes on the bodies of an assembly."""
+
+    def __init__(self, roots, folder, limits, assembly, report, colors):
+        self.roots, self.folder, self.limits = roots, folder, limits
+        self.assembly, self.report, self.colors = assembly, report, colors
+        self.meshes: dict[tuple, Mesh | str] = {}
+
+    def all(self, tag: str, links: Mapping[str, Element]) -> tuple[Visual, ...]:
+        """The shapes of all links in elements of a tag."""
+        found = []
+        for name, link in links.items():
+            for element in link.all(tag):
+                shape = self._shape(element)
+                if shape is None:
+                    continue
+                if name not in self.assembly.frames:
+                    self.report.skip("shape of a link without mass between joints", element)
+                    continue
+                body, (position, rotation) = self.assembly.frames[name]
+                frame = product((rotation, position), _origin(element))
+                found.append(Visual(body, _orthonormal(frame), shape, self._color_of(element)))
+        return tuple(found)
+
+    def _color_of(self, element: Element) -> tuple:
+        material = element.only("material")
+        if material is None:
+            return GREY
+        return _color(material) or self.colors.get(material.attributes.get("name"), GREY)
+
+    def _shape(self, element: Element) -> Shape | None:
+        geometry = element.only("geometry")
+        if geometry is None:
+            raise element.error("has no geometry")
+        known = [child for child in geometry.children if child.tag in KNOWN["geometry"][1]]
+        if not known:
+            return None
+        one = known[0]
+        if one.tag == "mesh":
+            return self._mesh(one)
+        try:
+            if one.tag == "box":
+                return Box(one.numbers("size", 3))
+            if one.tag == "sphere":
+                return Sphere(one.number("radius"))
+            if one.tag == "cylinder":
+                return Cylinder(one.number("radius"), one.number("length"))
+            return Capsule(one.number("radius"), one.number("length"))
+        except LoadError:
+            raise
+        except ValueError as error:
+            self.report.skip(f"shape that is none ({error})", one)
+            return None
+
+    def _mesh(self, element: Element) -> Mesh | None:
+        name, scale = element.text("filename"), element.numbers("scale", 3, [1.0] * 3)
+        if not self.roots.folders:
+            self.report.skip("mesh, for which roots= gives no folder", element)
+            return None
+        key = name, tuple(scale)
+        if key not in self.meshes:
+            try:
+                path = self.roots.find(name, self.folder)
+                if path is None:
+                    raise Unreadable("there is no such file in the roots")
+                self.meshes[key] = read_mesh(path, scale, self.limits.mesh)
+            except Refused as error:
+                raise element.error(f"filename {shown(name)}: {error}") from error
+            except Unreadable as error:
+                self.meshes[key] = f"mesh {shown(name)}: {error}"
+        mesh = self.meshes[key]
+        if isinstance(mesh, str):
+            self.report.skip(mesh, element)
+            return None
+        return mesh
+
+
+def _orthonormal(frame: Frame) -> Frame:
+    """A frame whose rotation is one to rounding, whatever rounding a product has left."""
+    U, _, Vt = np.linalg.svd(frame[0])
+    return U @ Vt, frame[1]

@@ -1,0 +1,286 @@
+"""Motion: what a viewer and plots show of a trajectory, read frame by frame into NumPy arrays."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..algebra.compiler import QUICK
+from ..algebra.spatial import Pose
+from ..couplings.contact import Contact, ContactPoint
+from ..model.batch import batch_shape
+from ..model.kinematics import (
+    body_twists,
+    coordinate_indices,
+    coordinate_speeds,
+    gather_coordinates,
+    joint_kinematics,
+    prepare,
+    with_unit_quaternions,
+    with_world,
+)
+from ..model.measures import body_poses
+from ..model.state import STATE_RANKS, Info, State
+from ..model.system import System
+from ..simulate.readout import energies
+
+# Frames that are evaluated at once. The last ones are filled up, so that trajectories of any length
+# share one compiled program.
+CHUNK = 256
+MOST_FRAMES = 1500
+MOST_BYTES = 48_000_000
+MOST_ENVIRONMENTS = 16
+# Of a coordinate's unit twist, the angular part that makes it an angle.
+TURNS = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """Frames of some environments of a trajectory. F frames, E environments, k coordinates.
+
+    system: the system, whose batched leaves have one axis of the E environments
+    environments: their indices in the trajectory, counted through all batch axes
+    time: [s], increasing, shape (F,)
+    poses: of the body frames in the world, position and quaternion (w first), (F, E, bodies, 7)
+    coordinates, speeds: of all joints, (F, E, k)
+    axes: twist of C relative to D, in C, for unit speed of each coordinate, (F, E, k, 6)
+    errors: largest bilateral error of each joint [m or rad], (F, E, joints)
+    energies: kinetic, gravity, springs [J], (F, E, 3)
+    contact_points: where the forces of each contact act, in its frame C [m], (F, E, contacts, 3)
+    contacts: index of the joint of each contact
+    wrenches: of each joint on its child, at C in C (`Info.wrench`), (F, E, joints, 6), or None
+    limit_forces: of limits along each coordinate (`Info.limit_force`), (F, E, k), or None
+    notes: what is not shown, a sentence each
+    """
+
+    system: System
+    environments: tuple[int, ...]
+    time: np.ndarray
+    poses: np.ndarray
+    coordinates: np.ndarray
+    speeds: np.ndarray
+    axes: np.ndarray
+    errors: np.ndarray
+    energies: np.ndarray
+    contact_points: np.ndarray
+    contacts: tuple[int, ...]
+    wrenches: np.ndarray | None
+    limit_forces: np.ndarray | None
+    notes: tuple[str, ...]
+
+    @property
+    def turning(self) -> np.ndarray:
+        """Whether each coordinate is an angle, shape (k,)."""
+        return np.abs(self.axes[0, 0, :, 3:]).max(-1, initial=0.0) > TURNS
+
+
+def read_motion(
+    system: System,
+    trajectory: Any,
+    *,
+    environments: Any = None,
+    frames: int | None = MOST_FRAMES,
+) -> Motion:
+    """Frames of a trajectory that are finite, evenly spread, and no more than fit.
+
+    trajectory: a `State` with time in front, as `rollout` returns it, or the pair (State, Info) of
+        `record=lambda state, info: (state, info)`, which has forces; without time, one frame
+    environments: indices of those to read, counted through all batch axes; by default the first 16
+    frames: most frames to keep; None for as many as there are, whatever their size
+
+    Raises: ValueError for what is no trajectory of the system, for indices out of range, and where
+        no frame is finite.
+    """
+    state, info = _with_time(system, trajectory)
+    batch = batch_shape(system, jax.tree.map(lambda x: x[0], state), None)
+    chosen, notes = _chosen_environments(environments, math.prod(batch))
+    picked = partial(_picked, batch=batch, chosen=chosen)
+    ranks, leaves = system.topology.ranks, jax.tree.leaves(system)
+    shared = [x if x.ndim == r else picked(x, r) for x, r in zip(leaves, ranks, strict=True)]
+    system = jax.tree.unflatten(jax.tree.structure(system), shared)
+    state = jax.tree.map(lambda x, r: picked(x, 1 + r), state, STATE_RANKS)
+    kept, more = _chosen_frames(system, state, frames, info is not None)
+    state = jax.tree.map(lambda x: x[kept], state)
+    read = _evaluated(system, state)
+    time, untimed = _time(state.time)
+    wrenches = limit_forces = None
+    if info is not None:
+        wrenches = picked(info.wrench, 3)[kept].transpose(0, 3, 2, 1)
+        limit_forces = picked(info.limit_force, 2)[kept].transpose(0, 2, 1)
+    return Motion(
+        system,
+        chosen,
+        time,
+        **read,
+        contacts=tuple(j for group in _contact_groups(system) for j in group.joints),
+        wrenches=wrenches,
+        limit_forces=limit_forces,
+        notes=(*notes, *more, *untimed),
+    )
+
+
+def _with_time(system: System, trajectory: Any) -> tuple[State, Info | None]:
+    """State and Info as NumPy arrays with an axis of time in front; ValueError for other things."""
+    pair = isinstance(trajectory, tuple) and len(trajectory) == 2
+    state, info = trajectory if pair else (trajectory, None)
+    if not isinstance(state, State) or not isinstance(info, Info | None):
+        raise ValueError(
+            f"trajectory is {type(trajectory).__name__}; give a State with time in front, as "
+            "`rollout` records it, or the pair of record=lambda state, info: (state, info)"
+        )
+    state, info = jax.tree.map(np.asarray, (state, info))
+    bodies = len(system.topology.bodies)
+    if state.position.shape[:2] == (3, bodies) and state.quaternion.shape[:2] == (4, bodies):
+        state, info = jax.tree.map(lambda x: x[None], (state, info))
+    shape = state.position.shape
+    if len(shape) < 3 or shape[1:3] != (3, bodies):
+        raise ValueError(
+            f"trajectory: positions have shape {shape}; those of this system have "
+            f"(time, 3, {bodies}, *batch)"
+        )
+    if not shape[0]:
+        raise ValueError("trajectory has no frame; record one at least")
+    return state, info
+
+
+def _chosen_environments(chosen: Any, count: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    if chosen is None:
+        shown = min(count, MOST_ENVIRONMENTS)
+        note = f"The first {shown} of {count} environments are shown."
+        return tuple(range(shown)), (note,) if shown < count else ()
+    chosen = (chosen,) if isinstance(chosen, int | np.integer) else tuple(map(int, chosen))
+    wrong = [i for i in chosen if not 0 <= i < count]
+    if wrong or not chosen:
+        raise ValueError(f"environments {wrong or chosen}: there are {count}, counted from 0")
+    return chosen, ()
+
+
+def _picked(
+    array: Any, rank: int, *, batch: tuple[int, ...], chosen: tuple[int, ...]
+) -> np.ndarray:
+    """An array whose batch axes, after `rank` others, are one axis of the chosen environments."""
+    array = np.asarray(array)
+    if array.ndim == rank:
+        array = array.reshape(array.shape + (1,) * len(batch))
+    whole = np.broadcast_to(array, array.shape[:rank] + batch)
+    return whole.reshape(*whole.shape[:rank], math.prod(batch))[..., list(chosen)]
+
+
+def _chosen_frames(
+    system: System, state: State, most: int | None, forces: bool
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Indices of the frames to keep, and sentences about the others."""
+    count, environments = state.time.shape
+    axes = (1, 2, 3)
+    good = np.isfinite(state.position).all(axes) & np.isfinite(state.quaternion).all(axes)
+    kept, notes = np.flatnonzero(good), []
+    if not len(kept):
+        raise ValueError(
+            "trajectory: in each frame some position is not finite; choose other environments"
+        )
+    if len(kept) < count:
+        notes.append(f"{count - len(kept)} of {count} frames are not finite and are left out.")
+    if most is not None:
+        joints, k = len(system.topology.joints), system.coordinates
+        numbers = 7 * len(system.topology.bodies) + 8 * k + joints + 3
+        numbers += (6 * joints + k) * forces
+        fit = max(2, MOST_BYTES // (4 * numbers * environments))
+        shown = min(most, fit, len(kept))
+        if shown < 1:
+            raise ValueError(f"frames {most} must be >= 1")
+        if shown < len(kept):
+            notes.append(f"{shown} of {len(kept)} frames are shown, evenly spread.")
+            # Not the floor of equal ways, which would leave out the last frame.
+            kept = kept[np.round(np.linspace(0, len(kept) - 1, shown)).astype(int)]
+    return kept, tuple(notes)
+
+
+def _time(time: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """One time for each frame: that of the environment which is ahead, since bad ones stand still.
+
+    Frames are numbered where time does not increase.
+    """
+    time = time.max(axis=1).astype(float)
+    if np.isfinite(time).all() and (np.diff(time) > 0).all():
+        return time, ()
+    return np.arange(len(time), dtype=float), (
+        "The times of the frames do not increase; they are numbered instead.",
+    )
+
+
+def _contact_groups(system: System) -> list[Any]:
+    return [g for g in system.groups if isinstance(g.coupling, Contact | ContactPoint)]
+
+
+def _evaluated(system: System, state: State) -> dict[str, np.ndarray]:
+    """The fields of `Motion` that follow from poses and velocities, in chunks of frames."""
+    frames, environments = state.time.shape
+    size = CHUNK if frames > CHUNK else frames
+    parts = []
+    for first in range(0, frames, size):
+        index = np.minimum(np.arange(first, first + size), frames - 1)
+        chunk = jax.tree.map(lambda x: jnp.asarray(x[index]), state)  # noqa: B023
+        part = jax.tree.map(np.asarray, _quantities(system, chunk))
+        parts.append(jax.tree.map(lambda x: x[: frames - first], part))  # noqa: B023
+    read = jax.tree.map(lambda *x: np.concatenate(x).astype(float), *parts)
+    W = read.pop("W")
+    W = np.broadcast_to(W, (frames, environments, *W.shape[2:]))
+    axes = np.zeros((frames, environments, system.coordinates, 6))
+    for group in system.groups:
+        k = group.coupling.dof
+        if k and group not in _contact_groups(system):
+            # W⁻¹ = [E | S], see `couplings.coupling`.
+            S = _inverse(W[:, :, list(group.joints)])[..., 6 - k :]
+            axes[:, :, coordinate_indices(group).T] = np.swapaxes(S, -1, -2)
+    return read | {"axes": axes}
+
+
+def _inverse(W: np.ndarray) -> np.ndarray:
+    try:
+        return np.linalg.inv(W)
+    except np.linalg.LinAlgError:
+        # A joint at a singular place, such as a gimbal in its lock: ten times as long.
+        return np.linalg.pinv(W)
+
+
+@partial(jax.jit, compiler_options=QUICK)
+@partial(jax.vmap, in_axes=(None, 0))
+def _quantities(system: System, state: State) -> dict[str, Any]:
+    """What is read of one frame; the axis of environments comes first in each array.
+
+    Kinematics are evaluated once, not by each of the public functions: they take most of the time
+    to compile.
+    """
+    poses, energy = body_poses(system, state), energies(system, state)
+    mechanism, state = prepare(system, 1), with_unit_quaternions(state)
+    groups, joints = mechanism.system.groups, joint_kinematics(mechanism, state)
+    twist = with_world(body_twists(state))
+    qd = [
+        coordinate_speeds(group, joint, twist) for group, joint in zip(groups, joints, strict=True)
+    ]
+    environments, count = state.time.shape[0], len(system.topology.joints)
+    W = jnp.zeros((6, 6, count, environments), state.q.dtype)
+    errors = jnp.zeros((count, environments), state.q.dtype)
+    points = [jnp.zeros((3, 0, environments), state.q.dtype)]
+    for group, joint in zip(groups, joints, strict=True):
+        members, rows = np.array(group.joints), joint.rows
+        shape = (6, 6, len(group.joints), environments)
+        W = W.at[:, :, members].set(jnp.broadcast_to(rows.W[:6], shape))
+        if group.coupling.dof < 6:
+            errors = errors.at[members].set(jnp.max(jnp.abs(rows.error), axis=0))
+        if isinstance(group.coupling, Contact | ContactPoint):
+            T: Pose = joint.T_CD
+            points.append(T.rotate_inverse(group.coupling.touch(T)[0].point - T.p))
+    return {
+        "poses": jnp.concatenate([poses.p, poses.q]).transpose(2, 1, 0),
+        "coordinates": gather_coordinates(mechanism, [joint.rows.q for joint in joints], state).T,
+        "speeds": gather_coordinates(mechanism, qd, state).T,
+        "errors": errors.T,
+        "energies": jnp.stack([energy.kinetic, energy.gravity, energy.springs], axis=-1),
+        "contact_points": jnp.concatenate(points, axis=1).transpose(2, 1, 0),
+        "W": W.transpose(3, 2, 0, 1),
+    }

@@ -1,0 +1,463 @@
+"""Scene: the shapes that a viewer draws on bodies, and how large what it draws is."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..build.checks.values import near_matches
+from ..couplings.contact import Contact
+from ..couplings.shapes import Capsule as TouchingCapsule
+from ..couplings.shapes import HalfSpace
+from ..couplings.shapes import Sphere as TouchingSphere
+from ..laws.limits import LimitForce, Limits
+from ..model.system import WORLD, WORLD_INDEX
+from ..models.geometry import Box, Capsule, Cylinder, Mesh, Plane, Sphere, Visual
+from .motion import Motion
+
+# Of bodies without colours of their own, in turn.
+PALETTE = tuple(
+    tuple(int(code[i : i + 2], 16) / 255 for i in (0, 2, 4)) + (1.0,)
+    for code in "4e7fae d99a4e 6fa67a bf6f78 8474ad 4fa3a3 ad9650 94a3b8".split()
+)
+GROUND = (0.82, 0.84, 0.87, 1.0)
+# Radius of the rods from joints to a centre of mass, as a share of the size of bodies.
+ROD = 0.05
+# Of frames, spread over the motion, that bounds are taken from.
+SAMPLES = 60
+# How many times its size at the start the motion may take up before the camera follows it.
+WIDEST = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A shape on a body, as the page draws it.
+
+    kind: "box", "sphere", "cylinder" (about z) or "mesh", each of unit size: edges, diameter,
+        diameter and length of 1; a mesh has the size of its vertices
+    layer: what it belongs to: "geometry", "skeleton" or "inertia"
+    body: index, or -1 for the world
+    frame: position and quaternion (w first) in the body frame, shape (E or 1, 7)
+    size: by which the unit shape is scaled along its axes [m], shape (E or 1, 3)
+    color: red, green, blue, opacity
+    mesh: index of the mesh in `Scene.meshes`, or -1
+    """
+
+    kind: str
+    layer: str
+    body: int
+    frame: np.ndarray
+    size: np.ndarray
+    color: tuple[float, float, float, float]
+    mesh: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """What the page says and draws of a joint.
+
+    name, type: of the joint and of its coupling; child, parent: body indices, -1 for the world
+    frame_C, frame_D: in the body frames, shape (E or 1, 7)
+    start: index of its first coordinate; dof: how many it has
+    contact: index in `Motion.contact_points`, or -1
+    """
+
+    name: str
+    type: str
+    child: int
+    parent: int
+    frame_C: np.ndarray
+    frame_D: np.ndarray
+    start: int
+    dof: int
+    contact: int
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Shapes, joints and sizes of what is drawn.
+
+    parts, meshes, joints: what is drawn
+    com: centres of mass in the body frames [m], (E or 1, bodies, 3)
+    limits: lower and upper bound of each coordinate, ∓inf where there is none, (E or 1, k, 2)
+    up: unit vector against gravity, z without gravity, shape (3,)
+    box: lower and upper corner of a box about what moves, shape (2, 3)
+    radius: half the diagonal of that box [m]
+    ground: height of the ground along `up` [m]
+    size: median of how far the bodies reach, by joints and shapes [m]
+    follow: index of the body that the camera follows, -1 for none: the first if the motion goes far
+    drawn: whether the bodies have geometry to be drawn; else their joints and inertia stand for it
+    """
+
+    parts: tuple[Part, ...]
+    meshes: tuple[Mesh, ...]
+    joints: tuple[Joint, ...]
+    com: np.ndarray
+    limits: np.ndarray
+    up: np.ndarray
+    box: np.ndarray
+    radius: float
+    ground: float
+    size: float
+    follow: int
+    drawn: bool
+
+
+def read_scene(motion: Motion, visuals: Iterable[Visual] = ()) -> Scene:
+    """Shapes of the visuals; of bodies without one, rods from joints to the centre of mass.
+
+    Raises: ValueError for a visual on an unknown body or of an unknown shape.
+    """
+    system = motion.system
+    joints = _joints(motion)
+    com = _tail_first(system.com, 2)
+    meshes: list[Mesh] = []
+    parts = [_part(visual, system, meshes) for visual in visuals]
+    parts = [part for each in parts for part in each] + _touching(system)
+    reaches = _reaches(motion, joints, com, parts, meshes)
+    size = float(np.median(reaches[reaches > 0])) if (reaches > 0).any() else 1.0
+    with_geometry = {part.body for part in parts}
+    parts += _skeleton(joints, com, size) + _inertia(motion, com)
+    lower, upper, low, first = _bounds(motion, parts, meshes, with_geometry, _up(system))
+    goes_far = np.linalg.norm(upper - lower) > WIDEST * np.linalg.norm(first[1] - first[0])
+    if goes_far:
+        lower, upper = first
+    radius = max(float(np.linalg.norm(upper - lower)) / 2, size)
+    return Scene(
+        parts=tuple(parts),
+        meshes=tuple(meshes),
+        joints=joints,
+        com=com,
+        limits=coordinate_limits(system),
+        up=_up(system),
+        box=np.stack([lower, upper]),
+        radius=radius,
+        ground=_ground(system, low, radius),
+        size=size,
+        follow=0 if goes_far else -1,
+        drawn=bool(with_geometry - {WORLD_INDEX}),
+    )
+
+
+def _tail_first(array: Any, rank: int) -> np.ndarray:
+    """A leaf (components, items[, E]) as an array (E or 1, items, components)."""
+    array = np.asarray(array, float)
+    if array.ndim == rank:
+        array = array[..., None]
+    return np.moveaxis(array, (-1, -2), (0, 1))
+
+
+def _joints(motion: Motion) -> tuple[Joint, ...]:
+    system, found = motion.system, {}
+    for group in system.groups:
+        frames = [
+            np.concatenate([_tail_first(frame.p, 2), _tail_first(frame.q, 2)], axis=-1)
+            for frame in (group.frame_C, group.frame_D)
+        ]
+        for i, j in enumerate(group.joints):
+            found[j] = Joint(
+                name=system.topology.joints[j],
+                type=type(group.coupling).__name__,
+                child=group.child[i],
+                parent=group.parent[i],
+                frame_C=frames[0][:, i],
+                frame_D=frames[1][:, i],
+                start=group.start[i],
+                dof=group.coupling.dof,
+                contact=motion.contacts.index(j) if j in motion.contacts else -1,
+            )
+    return tuple(found[j] for j in sorted(found))
+
+
+def _ends(joints: tuple[Joint, ...]) -> list[tuple[int, np.ndarray]]:
+    """Body and position in it, (E or 1, 3), of both frames of each joint that is no contact."""
+    ends = []
+    for joint in joints:
+        if joint.contact < 0:
+            # A free joint's D says nothing of the body that it stands on.
+            sides = [(joint.child, joint.frame_C), (joint.parent, joint.frame_D)]
+            ends += [(b, frame[:, :3]) for b, frame in sides if b >= 0 and joint.dof < 6]
+    return ends
+
+
+def _reaches(
+    motion: Motion,
+    joints: tuple[Joint, ...],
+    com: np.ndarray,
+    parts: list[Part],
+    meshes: list[Mesh],
+) -> np.ndarray:
+    """How large each body is: the farthest of its joints from its centre of mass, half the diagonal
+    of its largest part, or where it has neither half the longest edge of its inertia.
+    """
+    reaches = np.zeros(com.shape[1])
+    for body, point in _ends(joints):
+        way = np.linalg.norm(point - com[:, body], axis=-1).max()
+        reaches[body] = max(reaches[body], way)
+    for part in parts:
+        if part.body >= 0 and part.kind != "plane":
+            half = np.linalg.norm(_half(part, meshes)[1], axis=-1).max()
+            reaches[part.body] = max(reaches[part.body], half)
+    for body, (_, half) in _boxes(motion.system).items():
+        reaches[body] = reaches[body] or half.max()
+    return reaches
+
+
+def _half(part: Part, meshes: list[Mesh]) -> tuple[np.ndarray, np.ndarray]:
+    """Centre (3,) and half edges (E or 1, 3) of the box about a part, in its frame."""
+    if part.kind != "mesh" or not len(meshes[part.mesh].vertices):
+        return np.zeros(3), part.size / 2
+    lower, upper = meshes[part.mesh].vertices.min(0), meshes[part.mesh].vertices.max(0)
+    return (lower + upper) / 2, (upper - lower)[None] / 2
+
+
+def _boxes(system: Any) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """For each moving body the axes, as a quaternion (E or 1, 4), and the half edges [m],
+    (E or 1, 3), of the uniform box that has its mass and inertia.
+    """
+    inertia, mass = np.asarray(system.inertia, float), np.asarray(system.mass, float)
+    inertia = np.moveaxis(inertia[..., None] if inertia.ndim == 3 else inertia, (-1, -2), (0, 1))
+    mass = np.atleast_2d(mass.T)
+    boxes = {}
+    for body, moves in enumerate(system.topology.moving):
+        tensor, m = inertia[:, body], mass[:, body]
+        if moves and np.isfinite(tensor).all() and (m > 0).all():
+            moments, axes = np.linalg.eigh(tensor)
+            axes[np.linalg.det(axes) < 0, :, 0] *= -1
+            # Edges a² = 6 (I_b + I_c - I_a) / m; rounding may leave less than 0.
+            squares = 6 * (moments.sum(-1, keepdims=True) - 2 * moments) / m[:, None]
+            half = np.sqrt(np.maximum(squares, 0.0)) / 2
+            boxes[body] = np.stack([_quaternion(R) for R in axes]), half
+    return boxes
+
+
+def _quaternion(R: np.ndarray) -> np.ndarray:
+    """Unit quaternion, w first, of a rotation matrix (3, 3)."""
+    # The largest of the four squares keeps the division away from 0.
+    squares = 1 + np.array([1, 1, 1]) @ R.diagonal(), *(1 + 2 * R.diagonal() - np.trace(R))
+    i = int(np.argmax(squares))
+    off = R - R.T
+    spin = np.array([off[2, 1], off[0, 2], off[1, 0]])
+    if i == 0:
+        q = np.array([squares[0], *spin])
+    else:
+        a = i - 1
+        q = np.array([spin[a], *(R[a] + R[:, a])])
+        q[1 + a] = squares[i]
+    return q / np.linalg.norm(q)
+
+
+def _along(direction: np.ndarray) -> np.ndarray:
+    """Quaternion that takes z to a direction, shape (3,)."""
+    z = direction / np.linalg.norm(direction)
+    x = np.eye(3)[np.argmin(np.abs(z))]
+    y = np.cross(z, x)
+    y /= np.linalg.norm(y)
+    return _quaternion(np.stack([np.cross(y, z), y, z], axis=1))
+
+
+def _part(visual: Visual, system: Any, meshes: list[Mesh]) -> list[Part]:
+    """A visual as parts; its mesh is appended to the meshes, each once."""
+    if visual.body == WORLD:
+        body = WORLD_INDEX
+    elif visual.body in system.topology.body_index:
+        body = system.body(visual.body)
+    else:
+        hint = near_matches(visual.body, system.topology.bodies)
+        raise ValueError(f"visuals: there is no body {visual.body!r}; {hint}")
+    rotation, position = visual.frame
+    q = _quaternion(np.asarray(rotation, float))
+
+    def part(kind, size, offset=0.0, mesh=-1):
+        place = np.asarray(position, float) + offset * np.asarray(rotation)[:, 2]
+        frame, size = np.concatenate([place, q])[None], np.array(size, float)[None]
+        return Part(kind, "geometry", body, frame, size, tuple(visual.color), mesh)
+
+    shape = visual.shape
+    if isinstance(shape, Box):
+        return [part("box", shape.size)]
+    if isinstance(shape, Sphere):
+        return [part("sphere", [2 * shape.radius] * 3)]
+    if isinstance(shape, Cylinder):
+        return [part("cylinder", [2 * shape.radius] * 2 + [shape.length])]
+    if isinstance(shape, Capsule):
+        ends = [part("sphere", [2 * shape.radius] * 3, side * shape.length / 2) for side in (-1, 1)]
+        return [part("cylinder", [2 * shape.radius] * 2 + [shape.length]), *ends]
+    if isinstance(shape, Plane):
+        return [part("plane", [1.0, 1.0, 1.0])]
+    if isinstance(shape, Mesh):
+        known = [i for i, mesh in enumerate(meshes) if mesh is shape]
+        if not known:
+            meshes.append(shape)
+        return [part("mesh", [1.0] * 3, mesh=known[0] if known else len(meshes) - 1)]
+    raise ValueError(f"visuals: {type(shape).__name__} of body {visual.body!r} is no known shape")
+
+
+def _touching(system: Any) -> list[Part]:
+    """Round shapes that take part in contacts."""
+    parts, seen = [], set()
+    for group in system.groups:
+        if not isinstance(group.coupling, Contact):
+            continue
+        for field, frame, bodies in (
+            ("shape_C", group.frame_C, group.child),
+            ("shape_D", group.frame_D, group.parent),
+        ):
+            shape = getattr(group.coupling, field)
+            if not isinstance(shape, TouchingSphere | TouchingCapsule):
+                continue
+            frames = np.concatenate([_tail_first(frame.p, 2), _tail_first(frame.q, 2)], -1)
+            radii = _tail_first(np.asarray(shape.radius)[None], 2)
+            capsule = isinstance(shape, TouchingCapsule)
+            lengths = _tail_first(np.asarray(shape.length)[None], 2) if capsule else 0 * radii
+            for i, body in enumerate(bodies):
+                ball = 2 * radii[:, i] * np.ones(3)
+                key = body, frames[0, i].tobytes(), ball.tobytes(), lengths[0, i].tobytes()
+                if key in seen:
+                    continue
+                seen.add(key)
+                color = GROUND if body < 0 else PALETTE[body % len(PALETTE)]
+                z = _rotated(frames[:, i, 3:], np.array([0.0, 0.0, 1.0]))
+                for side in (-1, 1) if capsule else (0,):
+                    place = frames[:, i].copy()
+                    place[:, :3] += side * lengths[:, i] / 2 * z
+                    parts.append(Part("sphere", "geometry", body, place, ball, color))
+                if capsule:
+                    long = np.concatenate([ball[:, :2], lengths[:, i]], axis=-1)
+                    parts.append(Part("cylinder", "geometry", body, frames[:, i], long, color))
+    return parts
+
+
+def _skeleton(joints: tuple[Joint, ...], com: np.ndarray, size: float) -> list[Part]:
+    """Rods from the joints of each body to its centre of mass, with round ends."""
+    parts, width = [], 2 * ROD * size
+    for body, point in _ends(joints):
+        start, end = np.broadcast_arrays(point, com[:, body])
+        ways = end - start
+        lengths = np.linalg.norm(ways, axis=-1)
+        color = PALETTE[body % len(PALETTE)]
+        if lengths.max() < 1e-3 * size:
+            continue
+        # A rod of no length may stand along any axis.
+        turns = [_along(w if n > 0 else np.eye(3)[2]) for w, n in zip(ways, lengths, strict=True)]
+        frame = np.concatenate([(start + end) / 2, np.stack(turns)], axis=-1)
+        thick = np.full((len(ways), 2), width)
+        scale = np.concatenate([thick, lengths[:, None]], axis=-1)
+        parts.append(Part("cylinder", "skeleton", body, frame, scale, color))
+    for body in sorted({part.body for part in parts}):
+        frame = np.concatenate([com[:, body], np.eye(4)[:1].repeat(len(com), 0)], axis=-1)
+        ball = np.full((len(com), 3), 1.6 * width)
+        parts.append(Part("sphere", "skeleton", body, frame, ball, PALETTE[body % len(PALETTE)]))
+    return parts
+
+
+def _inertia(motion: Motion, com: np.ndarray) -> list[Part]:
+    """The uniform box with the mass and inertia of each moving body."""
+    parts = []
+    for body, (q, half) in _boxes(motion.system).items():
+        place, q, half = (
+            np.broadcast_to(x, (max(len(q), len(com)), x.shape[-1]))
+            for x in (com[:, body], q, half)
+        )
+        color = (*PALETTE[body % len(PALETTE)][:3], 0.35)
+        frame = np.concatenate([place, q], axis=-1)
+        parts.append(Part("box", "inertia", body, frame, 2 * half, color))
+    return parts
+
+
+def coordinate_limits(system: Any) -> np.ndarray:
+    """Tightest bounds of each coordinate by its laws, (E or 1, k, 2)."""
+    found = []
+    for group in system.groups:
+        for law in group.laws:
+            if not isinstance(law, Limits | LimitForce):
+                continue
+            for side, bound in enumerate((law.lower, law.upper)):
+                if bound is not None:
+                    at = [start + law.coordinate for start in group.start]
+                    found.append((at, side, _tail_first(np.asarray(bound)[None], 2)[..., 0]))
+    rows = max((len(bound) for _, _, bound in found), default=1)
+    limits = np.tile([-np.inf, np.inf], (rows, system.coordinates, 1))
+    for at, side, bound in found:
+        tightest = np.minimum if side else np.maximum
+        limits[:, at, side] = tightest(limits[:, at, side], bound)
+    return limits
+
+
+def _up(system: Any) -> np.ndarray:
+    gravity = np.asarray(system.gravity, float)
+    gravity = gravity[:, 0] if gravity.ndim > 1 else gravity
+    size = np.linalg.norm(gravity)
+    return -gravity / size if size > 0 else np.array([0.0, 0.0, 1.0])
+
+
+def _bounds(
+    motion: Motion, parts: list[Part], meshes: list[Mesh], with_geometry: set[int], up: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float, tuple[np.ndarray, np.ndarray]]:
+    """Corners of a box about all parts in a sample of frames, the least height along `up`, and the
+    corners at the first frame.
+
+    with_geometry: bodies whose geometry alone counts
+    """
+    every = np.unique(np.linspace(0, len(motion.time) - 1, SAMPLES).round().astype(int))
+    poses = motion.poses[every]
+    lowers, uppers, heights = [], [], []
+    for part in parts:
+        if part.kind == "plane" or (part.layer != "geometry" and part.body in with_geometry):
+            continue
+        middle, half = _half(part, meshes)
+        local = part.frame[:, :3] + _rotated(part.frame[:, 3:], middle)
+        if part.body < 0:
+            place, turn = local, part.frame[:, 3:]
+            place, turn = (
+                np.broadcast_to(x, (*poses.shape[:2], x.shape[-1])) for x in (place, turn)
+            )
+        else:
+            pose = poses[:, :, part.body]
+            place = pose[..., :3] + _rotated(pose[..., 3:], local)
+            turn = _product(pose[..., 3:], part.frame[:, 3:])
+        axes = np.stack([_rotated(turn, e) for e in np.eye(3)], axis=-1)
+        reach = (np.abs(axes) @ half[..., None])[..., 0]
+        lowers.append(place - reach)
+        uppers.append(place + reach)
+        high = (np.abs(np.einsum("i,...ij->...j", up, axes)) * half).sum(-1)
+        heights.append((place @ up - high).min())
+    if not lowers:
+        place = poses[..., :3]
+        lowers, uppers = [place.min(2) - 0.5], [place.max(2) + 0.5]
+        heights = [(place @ up).min()]
+    lower, upper = np.stack(lowers), np.stack(uppers)
+    box = lower.min((0, 1, 2)), upper.max((0, 1, 2))
+    return *box, float(min(heights)), (lower[:, 0].min((0, 1)), upper[:, 0].max((0, 1)))
+
+
+def _ground(system: Any, low: float, radius: float) -> float:
+    """Height of a half-space of the world that bodies touch, if one is level; else 0, or what lies
+    below all bodies.
+    """
+    up = _up(system)
+    for group in system.groups:
+        if not isinstance(group.coupling, Contact):
+            continue
+        if not isinstance(group.coupling.shape_D, HalfSpace) or WORLD_INDEX not in group.parent:
+            continue
+        i = group.parent.index(WORLD_INDEX)
+        frame = _tail_first(group.frame_D.p, 2)[0, i], _tail_first(group.frame_D.q, 2)[0, i]
+        if _rotated(frame[1], np.array([0.0, 0.0, 1.0])) @ up > 0.999:
+            return float(frame[0] @ up)
+    return 0.0 if low > -0.02 * radius else low - 0.05 * radius
+
+
+def _rotated(q: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Vectors (…, 3) turned by unit quaternions (…, 4)."""
+    w, u = q[..., :1], q[..., 1:]
+    t = 2 * np.cross(u, v)
+    return v + w * t + np.cross(u, t)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Products of quaternions (…, 4)."""
+    w = a[..., :1] * b[..., :1] - (a[..., 1:] * b[..., 1:]).sum(-1, keepdims=True)
+    v = a[..., :1] * b[..., 1:] + b[..., :1] * a[..., 1:] + np.cross(a[..., 1:], b[..., 1:])
+    return np.concatenate([w, v], axis=-1)

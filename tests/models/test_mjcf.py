@@ -1,0 +1,333 @@
+"""MJCF: what MuJoCo compiles moves here as it moves there."""
+
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+mujoco = pytest.importorskip("mujoco")
+
+import jaxjoints as jj  # noqa: E402
+from jaxjoints.models import LoadError, LoadWarning, load_mjcf  # noqa: E402
+from jaxjoints.models.geometry import Box, Capsule, Cylinder, Mesh, Plane, Sphere  # noqa: E402
+from support.accelerations import rates  # noqa: E402
+from support.mechanisms import compiled  # noqa: E402
+from support.mujoco_states import accelerations_of, name_of, state_of  # noqa: E402
+
+EXACT = 1e-12  # positions, after some products of rotations
+SOLVED = 1e-8  # accelerations, relative to the largest
+
+EVERYTHING = """<mujoco model="everything">
+  <option density="500" viscosity="0.2" wind="1 0.5 -0.3"><flag contact="disable"/></option>
+  <default><geom density="800"/></default>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body name="arm" pos="0.1 0.2 1" euler="20 -30 10">
+      <joint name="yaw" axis="1 2 3" pos="0.1 0 0.05" ref="25" stiffness="3" springref="-10"
+             damping="0.2" armature="0.05"/>
+      <geom type="box" size="0.1 0.05 0.2" pos="0.02 0 0.1" euler="0 10 5"/>
+      <body name="plate" pos="0 0 0.3" quat="0.9 0.1 0.2 -0.3">
+        <geom type="cylinder" size="0.08 0.02"/>
+        <site name="tip" pos="0.1 0 0" euler="0 0 90"/>
+        <body name="hip" pos="0.1 0 0">
+          <joint name="x" type="slide" axis="1 0 1" ref="0.1" damping="0.5"/>
+          <joint name="y" axis="0 1 0" pos="0 0.02 0" armature="0.01"/>
+          <joint name="z" axis="0.2 0 1" pos="0.05 0 0.01" stiffness="2"/>
+          <geom type="capsule" size="0.04 0.1" pos="0.03 0.01 0"/>
+          <body name="ball" pos="0 0.1 -0.2">
+            <joint name="socket" type="ball" pos="0 0 0.05" stiffness="1.5"/>
+            <geom type="ellipsoid" size="0.05 0.07 0.09" pos="0 0 -0.05"/>
+          </body>
+        </body>
+      </body>
+    </body>
+    <body name="free" pos="1 0 0" euler="0 40 0">
+      <freejoint/>
+      <geom type="box" size="0.1 0.2 0.05" pos="0.02 0.03 0"/>
+      <body pos="0 0 0.2"><joint name="flap" axis="1 0 0"/><geom size="0.05" pos="0 0.1 0"/></body>
+    </body>
+  </worldbody>
+  <tendon>
+    <fixed name="cable" stiffness="4" damping="0.3" springlength="0.2">
+      <joint joint="yaw" coef="0.5"/><joint joint="z" coef="-1.2"/>
+    </fixed>
+  </tendon>
+  <actuator>
+    <motor joint="yaw" gear="3" ctrlrange="-1 1" ctrllimited="true"/>
+    <position name="hold" joint="y" kp="5" kv="0.4" gear="2"/>
+    <velocity joint="z" kv="0.7"/>
+    <general joint="flap" gainprm="3" biastype="affine" biasprm="0.3 -2 -0.1"/>
+    <motor tendon="cable" gear="0.5" forcerange="-0.2 0.2" forcelimited="true"/>
+  </actuator>
+</mujoco>"""
+
+
+def moving(m, seed=3):
+    """MuJoCo's data at a random state under random controls."""
+    d, random = mujoco.MjData(m), np.random.default_rng(seed)
+    mujoco.mj_resetData(m, d)
+    d.qvel[:] = 0.5 * random.normal(size=m.nv)
+    mujoco.mj_integratePos(m, d.qpos, random.uniform(-0.4, 0.4, m.nv), 1.0)
+    d.ctrl[:] = random.uniform(-2.0, 2.0, m.nu)
+    mujoco.mj_forward(m, d)
+    return d
+
+
+def assert_same_motion(text, read):
+    """Poses and accelerations of a file are those of MuJoCo."""
+    system, _ = read.build()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of attributes that MuJoCo deprecates
+        m = mujoco.MjModel.from_xml_string(text)
+    d = moving(m)
+    for j in range(m.njnt):
+        if m.jnt_type[j] == mujoco.mjtJoint.mjJNT_BALL:
+            # The coordinates' zero, where their rates are the angular velocity.
+            place, dof = m.jnt_qposadr[j], m.jnt_dofadr[j]
+            d.qpos[place : place + 4], d.qvel[dof : dof + 3] = (1, 0, 0, 0), 0
+    mujoco.mj_forward(m, d)
+    state = state_of(read, system, m, d)
+    poses = jj.body_poses(system, state)
+    for i, body in enumerate(system.topology.bodies):
+        k = next(k for k in range(m.nbody) if name_of(m, "BODY", k) == body)
+        np.testing.assert_allclose(poses.p[:, i], d.xpos[k], atol=EXACT, err_msg=body)
+        R = d.xmat[k].reshape(3, 3)
+        np.testing.assert_allclose(poses.R[:, :, i], R, atol=EXACT, err_msg=body)
+    found, rate = rates(system, state, read.control(system, d.ctrl))
+    wanted, turning = accelerations_of(read, system, m, d)
+    largest = np.abs(d.qacc).max()
+    np.testing.assert_allclose(found, wanted, atol=SOLVED * largest)
+    for body, omega in turning.items():
+        i = system.body(body)
+        np.testing.assert_allclose(rate.omega[:, i], omega, atol=SOLVED * largest)
+
+
+def test_a_model_of_everything_moves_as_in_mujoco():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read = load_mjcf(EVERYTHING)
+    assert read.name == "everything" and read.timestep == 0.002
+    assert read.coordinates["y"] == ("x+y+z", 1)
+    assert_same_motion(EVERYTHING, read)
+
+
+ASSETS = ("hopper.xml", "half_cheetah.xml", "walker2d_v5.xml", "swimmer.xml", "ant.xml")
+ASSETS += ("humanoid.xml", "reacher.xml", "pusher_v5.xml", "inverted_pendulum.xml")
+ASSETS += ("inverted_double_pendulum.xml",)
+
+
+@pytest.mark.parametrize("name", ASSETS)
+def test_gymnasiums_models_accelerate_as_in_mujoco(name):
+    gymnasium = pytest.importorskip("gymnasium")
+    path = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets" / name
+    flags = '<option><flag contact="disable" limit="disable"/></option>'
+    text = re.sub("(<mujoco[^>]*>)", rf"\1{flags}", path.read_text(encoding="utf-8"), count=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LoadWarning)
+        read = load_mjcf(text)
+    assert not any("actuator" in line or "joint" in line for line in read.skipped)
+    assert_same_motion(text, read)
+
+
+def test_a_stop_gives_way_as_in_mujoco_where_its_impedance_is_constant():
+    text = """<mujoco><worldbody><body>
+      <joint name="slide" type="slide" axis="0 0 1" range="-0.1 1" limited="true"
+             solreflimit="0.03 0.8" solimplimit="0.9 0.9 0.001"/>
+      <geom size="0.1"/></body></worldbody></mujoco>"""
+    system, state = load_mjcf(text, strict=True).build()
+    run = compiled(lambda s: jj.rollout(system, s, dt=2e-3, steps=1000, record_every=1000)[0])
+    m = mujoco.MjModel.from_xml_string(text)
+    d = mujoco.MjData(m)
+    mujoco.mj_step(m, d, 1000)
+    depth = -0.1 - d.qpos[0]
+    assert depth > 1e-4
+    assert -0.1 - float(run(state).q[0]) == pytest.approx(depth, rel=1e-6)
+
+
+def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco():
+    text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+      <body name="ball" pos="0 0 0.11"><freejoint/>
+      <geom name="skin" size="0.1" solimp="0.9 0.9 0.001"/></body></worldbody></mujoco>"""
+    text = text.replace('size="1 1 1"', 'size="1 1 1" solimp="0.9 0.9 0.001"')
+    with pytest.warns(LoadWarning, match="contact of 1 pairs of geoms; contacts=True"):
+        load_mjcf(text)
+    system, state = load_mjcf(text, contacts=True, strict=True).build()
+    assert system.topology.joints == ("skin on floor",)
+    run = compiled(lambda s: jj.rollout(system, s, dt=2e-3, steps=1000, record_every=1000)[0])
+    m = mujoco.MjModel.from_xml_string(text)
+    d = mujoco.MjData(m)
+    mujoco.mj_step(m, d, 1000)
+    depth = 0.1 - d.qpos[2]
+    assert depth > 1e-5
+    assert 0.1 - float(run(state).position[2, 0]) == pytest.approx(depth, rel=1e-3)
+
+
+EQUALITIES = """<mujoco><worldbody>
+  <body name="crank"><joint name="1" axis="0 1 0"/>
+    <geom type="capsule" fromto="0 0 0 0 0 1" size="0.02"/>
+    <body name="bar" pos="0 0 1"><joint name="2" axis="0 1 0"/>
+      <geom type="capsule" fromto="0 0 0 1 0 0" size="0.02"/></body></body>
+  <body name="rocker" pos="1 0 0"><joint name="3" axis="0 1 0"/>
+    <geom type="capsule" fromto="0 0 0 0 0 1" size="0.02"/></body>
+  <body name="a" pos="3 0 0"><joint name="4" axis="0 0 1" ref="30"/>
+    <geom size="0.1" pos="0.2 0 0"/></body>
+  <body name="b" pos="4 0 0"><joint name="5" axis="0 0 1"/><geom size="0.1" pos="0.2 0 0"/></body>
+  <body name="c" pos="5 0 0"><joint name="6" axis="0 0 1"/><geom size="0.1" pos="0.2 0 0"/></body>
+  <body name="d" pos="5 0 2"><freejoint/><geom size="0.1"/></body>
+  <body name="e" pos="5 0 3"><freejoint/><geom size="0.1" mass="2"/></body>
+</worldbody><equality>
+  <connect name="pin" body1="bar" body2="rocker" anchor="1 0 0"/>
+  <joint name="curve" joint1="5" joint2="4" polycoef="0.1 0.5 0.2 0 0"/>
+  <joint name="hold" joint1="6" polycoef="0.3 0 0 0 0"/>
+  <weld name="glue" body1="d" body2="e"/>
+  <weld name="off" body1="d" active="false"/>
+</equality></mujoco>"""
+
+
+def test_equalities_close_loops_and_couple_coordinates():
+    with pytest.warns(LoadWarning, match="contact of"):
+        read = load_mjcf(EQUALITIES)
+    system, state = read.build()
+    assert set(system.topology.joints) == {"1", "2", "3", "4", "5", "6", "pin", "glue", "off"}
+    assert float(jj.joint_errors(system, state)[: len(system.topology.joints) - 1].max()) < EXACT
+    q0, x = np.deg2rad(30.0), np.deg2rad(30.0) + 0.4
+    control = system.control(effort={"4": 2.0, "1": 5.0})
+    run = compiled(
+        lambda s: jj.rollout(system, s, lambda _: control, dt=1e-3, steps=400, record_every=400)[0]
+    )
+    end = run(state)
+    q = {name: float(end.q[system.coordinate(name)][0]) for name in "123456"}
+    x = q["4"] - q0
+    assert x > 0.5 and abs(q["1"]) > 0.1
+    assert q["5"] == pytest.approx(0.1 + 0.5 * x + 0.2 * x**2, abs=1e-4)
+    assert q["6"] == pytest.approx(0.3, abs=1e-6)
+    # The parallelogram stays one, and the welded bodies together, a metre apart.
+    assert q["2"] == pytest.approx(-q["1"], abs=1e-4)
+    assert q["3"] == pytest.approx(q["1"], abs=1e-4)
+    d, e = (end.position[:, system.body(name)] for name in "de")
+    np.testing.assert_allclose(e - d, [0.0, 0.0, 1.0], atol=1e-6)
+
+
+def test_shapes_and_sites_stand_where_mujoco_puts_them():
+    read = load_mjcf(EVERYTHING)
+    kinds = [type(visual.shape) for visual in read.visuals]
+    assert kinds == [Plane, Box, Cylinder, Capsule, Mesh, Box, Sphere]
+    assert read.visuals[0].body == jj.WORLD
+    # The plate has no joint, so it and its site are parts of the arm.
+    m = mujoco.MjModel.from_xml_string(EVERYTHING)
+    d = mujoco.MjData(m)
+    mujoco.mj_forward(m, d)
+    body, (position, rotation) = read.frames["tip"]
+    assert body == "arm"
+    R = d.xmat[1].reshape(3, 3)
+    np.testing.assert_allclose(R @ position + d.xpos[1], d.site_xpos[0], atol=EXACT)
+    np.testing.assert_allclose(R @ rotation, d.site_xmat[0].reshape(3, 3), atol=EXACT)
+
+
+def test_a_servo_of_limited_force_is_a_law():
+    text = """<mujoco><worldbody><body><joint name="j"/><geom size="0.1"/></body></worldbody>
+      <actuator><position name="p" joint="j" kp="8" kv="2" forcerange="-3 3" ctrlrange="-1 1"
+       gear="2"/></actuator></mujoco>"""
+    read = load_mjcf(text, strict=True)
+    system, _ = read.build()
+    (servo,) = system.joint("j").laws
+    assert [float(x) for x in (servo.stiffness, servo.damping, servo.effort)] == [32.0, 8.0, 6.0]
+    # A control of 5 is clipped to 1, where 8 N m/rad aim at 2 q = 1.
+    assert float(read.control(system, [5.0]).target[0]) == pytest.approx(0.5)
+
+
+def test_what_is_skipped_is_listed_once():
+    text = """<mujoco><custom><numeric name="n" data="1"/></custom><worldbody><body>
+      <joint name="j" range="-1 1" limited="true"/><geom size="0.1"/><site name="s"/></body>
+      <site name="t" pos="0 0 1"/></worldbody>
+      <tendon><spatial name="rope"><site site="s"/><site site="t"/></spatial></tendon>
+      <actuator><muscle name="m" joint="j"/></actuator><sensor><jointpos joint="j"/></sensor>
+      </mujoco>"""
+    with pytest.warns(LoadWarning) as record:
+        read = load_mjcf(text)
+    assert len(record) == 1
+    for part in (
+        "custom (in line 1)",
+        "sensor (in line 5)",
+        "spatial tendon 'rope'",
+        "actuator 'm'",
+    ):
+        assert any(line.startswith(part) for line in read.skipped), part
+    with pytest.raises(LoadError, match="spatial tendon 'rope'"):
+        load_mjcf(text, strict=True)
+
+
+BODY = '<worldbody><body name="{}"><joint/><geom size="0.1"/></body></worldbody>'
+BAD = {
+    "no xml": ("<mujoco", "is no well-formed XML"),
+    "other format": ("<robot/>", "must be 'mujoco'"),
+    "entity": ('<!DOCTYPE m [<!ENTITY a "b">]><mujoco model="&a;"/>', "entities are refused"),
+    "number": (
+        "<mujoco>\n<worldbody>\n<geom size='x'/></worldbody></mujoco>",
+        "line 3.*MuJoCo says",
+    ),
+    "unknown element": ("<mujoco>\n<wordlbody/></mujoco>", "line 2.*MuJoCo says"),
+    "no mass": (
+        "<mujoco><worldbody><body name='a'><joint/></body></worldbody></mujoco>",
+        "'a': MuJoCo says",
+    ),
+    "the world's name": ("<mujoco>" + BODY.format("world") + "</mujoco>", "world"),
+    "absolute include": (
+        '<mujoco><include file="/etc/passwd"/></mujoco>',
+        "roots= gives no folder",
+    ),
+    "mesh": ('<mujoco><asset><mesh file="a.stl"/></asset></mujoco>', "roots= gives no folder"),
+    "attached model": ('<mujoco><asset><model file="a"/></asset></mujoco>', "are not read"),
+    "file of a sensor": ('<mujoco><option file="a"/></mujoco>', "is not read for option"),
+    "copies": (
+        "<mujoco><worldbody><replicate count='1000'><replicate count='1000'/></replicate>"
+        "</worldbody></mujoco>",
+        "makes 1000000 copies",
+    ),
+    "height field": (
+        "<mujoco><asset><hfield nrow='100000' ncol='100000' size='1 1 1 1'/></asset></mujoco>",
+        "1e\\+10 points",
+    ),
+    "long name": ("<mujoco>" + BODY.format("a" * 1000) + "</mujoco>", "longer than 256"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD.values(), ids=list(BAD))
+def test_a_bad_file_is_refused_in_a_sentence(text, message):
+    with pytest.raises(LoadError, match=message):
+        load_mjcf(text)
+
+
+def test_includes_are_followed_inside_the_roots_alone(tmp_path):
+    inner = tmp_path / "model"
+    inner.mkdir()
+    (inner / "robot.xml").write_text('<mujoco><include file="body.xml"/></mujoco>')
+    (inner / "body.xml").write_text(f"<mujocoinclude>{BODY.format('a')}</mujocoinclude>")
+    system, _ = load_mjcf(inner / "robot.xml", roots=[inner]).build()
+    assert system.topology.bodies == ("a",)
+    (inner / "body.xml").write_text('<mujocoinclude><include file="body.xml"/></mujocoinclude>')
+    with pytest.raises(LoadError, match="files include each other: .*body.xml -> .*body.xml"):
+        load_mjcf(inner / "robot.xml", roots=[inner])
+    (tmp_path / "body.xml").write_text(f"<mujocoinclude>{BODY.format('a')}</mujocoinclude>")
+    for name in ("../body.xml", str(tmp_path / "body.xml")):
+        with pytest.raises(LoadError, match="leads out of the roots"):
+            load_mjcf(f'<mujoco><include file="{name}"/></mujoco>', roots=[inner])
+
+
+def test_a_mesh_is_handed_over_from_the_roots(tmp_path):
+    (tmp_path / "meshes").mkdir()
+    points = ["0 0 0", "1 0 0", "0 1 0", "0 0 1"]
+    faces = ["1 3 2", "1 2 4", "2 3 4", "1 4 3"]
+    lines = [f"v {p}" for p in points] + [f"f {f}" for f in faces]
+    (tmp_path / "meshes" / "wedge.obj").write_text("\n".join(lines))
+    text = """<mujoco><compiler meshdir="meshes"/>
+      <asset><mesh file="wedge.obj" scale="0.1 0.1 0.1"/></asset>
+      <worldbody><body name="a"><joint/><geom type="mesh" mesh="wedge"/></body></worldbody>
+      </mujoco>"""
+    read = load_mjcf(text, roots=[tmp_path])
+    (visual,) = read.visuals
+    corners = visual.shape.vertices @ visual.frame[0].T + visual.frame[1]
+    wanted = [[0, 0, 0], [0, 0, 0.1], [0, 0.1, 0], [0.1, 0, 0]]
+    np.testing.assert_allclose(sorted(corners.round(6).tolist()), wanted, atol=1e-6)

@@ -1,0 +1,171 @@
+"""The page as text: the numbers it holds, and that nothing in it acts but its scripts."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from jaxjoints.models.geometry import Sphere, Visual
+from support.mechanisms import pendulum
+from support.motions import HOSTILE
+
+SINGLE = 1e-6  # the page's numbers are float32, of order one
+
+
+def document(view):
+    """What the scripts of a page read."""
+    text = re.search(r'<script type="application/json" id="motion">(.*?)</script>', view.page, re.S)
+    return json.loads(text[1])
+
+
+def decoded(array):
+    values = np.frombuffer(base64.b64decode(array["data"]), "<" + array["type"])
+    return values.reshape(array["shape"])
+
+
+def test_the_page_holds_the_poses_of_the_trajectory(four):
+    system, (states, _) = four
+    channels = document(jj.view(*four))["channels"]
+    poses, time = decoded(channels["poses"]), decoded(channels["time"])
+    assert poses.shape == (8, 1, 3, 7)  # environments that are alike are stored once
+    expected = jj.body_poses(system, jax.tree.map(lambda x: x[7], states))
+    np.testing.assert_allclose(poses[7, 0, :, :3], expected.p[..., 0].T, atol=SINGLE)
+    np.testing.assert_allclose(poses[7, 0, :, 3:], expected.q[..., 0].T, atol=SINGLE)
+    np.testing.assert_allclose(time, states.time[:, 0], atol=SINGLE)
+
+
+def test_nothing_is_asked_of_a_network(swing):
+    page = jj.view(*swing).page
+    policy = re.search(r'Content-Security-Policy" content="(.*?)"', page)[1]
+    sources = dict(part.split(" ", 1) for part in policy.split("; "))
+    assert sources["default-src"] == "'none'"
+    for kind, tag in (("script-src", "script"), ("style-src", "style")):
+        bodies = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.S)
+        digests = [base64.b64encode(hashlib.sha256(b.encode()).digest()).decode() for b in bodies]
+        assert sources[kind] == " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert not re.search(r"<(link|img|iframe|object|embed)\b|<script[^>]+src=", page)
+
+
+def test_names_are_no_markup():
+    world = jj.SystemBuilder()
+    for name in HOSTILE:
+        world.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1), pose=(0.0, 0.0, 0.0))
+    system, state = world.build()
+    page = jj.view(system, state, title=HOSTILE[0]).page
+    page.encode("utf-8")
+    between = re.search(r'id="motion">(.*)', page, re.S)[1].partition("</script>")[0]
+    assert not set("<>&") & set(between)
+    names = json.loads(between)["bodies"]
+    assert names[0] == HOSTILE[0] and all(name.isprintable() for name in names)
+    assert max(map(len, names)) == 120
+    assert "<title>&lt;/script&gt;" in page
+
+
+def test_a_notebook_shows_the_page_in_a_frame_without_rights(swing):
+    view = jj.view(*swing, height=300)
+    text = view._repr_html_()
+    assert 'sandbox="allow-scripts"' in text and "height: 300px" in text
+    assert html.unescape(re.search(r'srcdoc="(.*?)"', text, re.S)[1]) == view.page
+
+
+def test_save_writes_the_page(swing, tmp_path):
+    view = jj.view(*swing)
+    assert view.save(tmp_path / "motion.html").read_text(encoding="utf-8") == view.page
+
+
+def test_long_motions_are_thinned_out_and_it_is_said(swing):
+    system, (states, infos) = swing
+    view = jj.view(system, (states, infos), frames=3)
+    assert view.notes == ("3 of 8 frames are shown, evenly spread.",)
+    time = decoded(document(view)["channels"]["time"])
+    np.testing.assert_allclose(time, np.asarray(states.time)[[0, 4, 7]], atol=SINGLE)
+    long = jax.tree.map(lambda x: np.repeat(x[:1], 1_000_000, 0), states)
+    long = jj.replace(long, time=np.arange(1e6))
+    view = jj.view(system, long)
+    assert view.notes == ("1500 of 1000000 frames are shown, evenly spread.",)
+    assert view.notes[0] in repr(view)
+
+
+def test_frames_that_are_not_finite_are_left_out(swing):
+    system, (states, _) = swing
+    position = np.array(states.position)
+    position[2] = np.nan
+    position[5] = np.inf
+    view = jj.view(system, jj.replace(states, position=position))
+    assert view.notes == ("2 of 8 frames are not finite and are left out.",)
+    assert len(decoded(document(view)["channels"]["time"])) == 6
+    with pytest.raises(ValueError, match="in each frame some position is not finite"):
+        jj.view(system, jj.replace(states, position=np.full_like(position, np.nan)))
+
+
+def test_forces_are_those_of_info(swing):
+    _, (_, infos) = swing
+    channels = document(jj.view(*swing))["channels"]
+    np.testing.assert_allclose(
+        decoded(channels["wrenches"])[:, 0, 0], infos.wrench[:, :, 0], rtol=SINGLE, atol=SINGLE
+    )
+    assert "wrenches" not in document(jj.view(swing[0], swing[1][0]))["channels"]
+
+
+def test_unit_twists_are_those_of_the_joints(swing):
+    (joint,) = document(jj.view(*swing))["joints"]
+    axes = decoded(joint["axes"])
+    assert axes.shape == (1, 1, 1, 6)  # constant in C
+    np.testing.assert_allclose(axes[0, 0, 0], [0, 0, 0, 0, 1, 0], atol=SINGLE)
+
+
+def test_limits_of_environments_may_differ():
+    system, state = pendulum(q=0.1, laws=[jj.Limits(lower=-0.5, upper=0.6)])
+    stop = system.joint("pivot").laws[0]
+    upper = jnp.array([0.3, 0.4])
+    system = system.with_joint("pivot", laws=(jj.replace(stop, upper=upper),))
+    page = document(jj.view(system, jj.replicate(state, 2), environments=[1, 0]))
+    limits = decoded(page["channels"]["limits"])
+    np.testing.assert_allclose(limits[:, 0], [[-0.5, 0.4], [-0.5, 0.3]], atol=SINGLE)
+
+
+def test_boxes_of_inertia_have_the_mass_and_inertia_of_the_body():
+    world = jj.SystemBuilder()
+    edges, mass = np.array([0.2, 0.5, 0.3]), 3.0
+    inertia = mass / 12 * np.array([0.5**2 + 0.3**2, 0.2**2 + 0.3**2, 0.2**2 + 0.5**2])
+    world.body("box", mass=mass, inertia=inertia, com=(0.1, 0.2, 0.3), pose=(0.0, 0.0, 0.0))
+    page = document(jj.view(*world.build()))
+    (i,) = [i for i, part in enumerate(page["parts"]) if part["layer"] == "inertia"]
+    frame, size = (decoded(page["channels"][name])[0, i] for name in ("partFrames", "partSizes"))
+    np.testing.assert_allclose(sorted(size), sorted(edges), atol=1e-5)
+    np.testing.assert_allclose(frame[:3], [0.1, 0.2, 0.3], atol=SINGLE)
+    # The longest edge, along y, is turned there from whichever axis of the box it has.
+    long = np.eye(3)[np.argmax(size)]
+    turned = jj.Pose.rotation(jnp.asarray(frame[3:], float)).rotate(jnp.asarray(long))
+    np.testing.assert_allclose(np.abs(turned), [0, 1, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"trajectory": "state"}, "trajectory is str; give a State with time in front"),
+        ({"trajectory": "of another"}, r"positions have shape .*; those of this system have"),
+        ({"environments": 3}, r"environments \[3\]: there are 3, counted from 0"),
+        ({"environments": []}, r"environments \(\): there are 3"),
+        ({"frames": 0}, "frames 0 must be >= 1"),
+        ({"traces": "crnk"}, "traces: there is no body 'crnk'; did you mean 'crank'?"),
+        ({"traces": {"crank": (1.0, 2.0)}}, "traces: point .* of body 'crank' must be 3 numbers"),
+        (
+            {"visuals": [Visual("crnk", (np.eye(3), np.zeros(3)), Sphere(0.1))]},
+            "visuals: there is no body 'crnk'; did you mean 'crank'?",
+        ),
+    ],
+)
+def test_what_cannot_be_shown_is_said(four, swing, given, message):
+    system, trajectory = four
+    if given.get("trajectory") == "of another":
+        given = {"trajectory": swing[1]}
+    with pytest.raises(ValueError, match=message):
+        jj.view(**{"system": system, "trajectory": trajectory} | given)
