@@ -163,6 +163,10 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_one_step_from_each_recorded_state_is_odes": ("sphere_plane",),
         "test_running_free_stays_on_the_recording": (),
     },
+    "laws/test_redundant_contacts.py": {
+        "test_both_modes_agree_and_are_finite_differences": (),
+        "test_boxes_at_rest_stay_for_ten_seconds": (),
+    },
     "laws/test_softness.py": {
         "test_each_row_of_a_bushing_is_an_implicit_spring_and_damper": ("0", "5"),
         "test_a_spring_is_the_same_at_any_time_step_and_erp_with_cfm_is_not": (),

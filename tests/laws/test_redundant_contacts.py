@@ -1,0 +1,145 @@
+"""Boxes whose corners are more than their freedoms: sliding, stopping, resting, tipping, stacked.
+
+One scene holds a box for each law; a number moves alike in all of them, so that one program
+differentiates all.
+"""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from support.differences import central
+from support.mechanisms import compiled
+
+DT, STEPS = 5e-3, 60
+MASS, SIZE = 1.5, np.array((0.2, 0.15, 0.1))
+INERTIA = tuple(MASS / 12 * (SIZE @ SIZE - SIZE**2))
+SOFT = {"stiffness": 4e3, "damping": 60.0}
+HARD = {"erp": 0.2, "cfm": 0.0}
+SLIDING = (0.9, 0.3, 0.0, 0.0, 0.0, 0.8)
+# Laws of the corners, and the box's velocity and angular velocity.
+CASES = {
+    "slides on a soft ground until it rests": (SOFT | {"friction": 0.45}, SLIDING),
+    "slides on a hard ground": (HARD | {"friction": 0.45}, SLIDING),
+    "slips on a belt": (
+        SOFT | {"friction": (0.45, 0.4), "slip": (1e-3, 2e-3), "surface_speed": (0.02, -0.01)},
+        (0.2, 0.1, 0.0, 0.0, 0.0, 0.4),
+    ),
+    "tips": (HARD | {"friction": 0.9}, (0.8, 0.1, 0.0, 0.0, 1.5, 0.3)),
+    "rolls against resistance": (
+        SOFT | {"friction": 0.45, "rolling": 1e-3, "spinning": 1e-3},
+        (0.5, 0.2, 0.0, 0.0, 0.0, 0.5),
+    ),
+}
+# What moves: stiffness, damping or erp; μ; slip; speed of the belt; the box's speeds.
+NUMBERS = ("stiffness", "damping", "mu", "slip", "speed", "vx", "vy", "wz")
+# Of the largest derivative of a box: between modes, and from differences.
+MODES, DIFFERENCES = 1e-10, 1e-6
+DRIFT = 1e-6  # [m]
+
+
+@cache
+def built():
+    world = jj.SystemBuilder()
+    for i, (name, (surface, velocity)) in enumerate(CASES.items()):
+        place = (0.0, 2.0 * i, SIZE[2] / 2)
+        world.body(name, mass=MASS, inertia=INERTIA, pose=place, velocity=velocity)
+        box, ground = jj.shapes.Box(tuple(SIZE)), jj.shapes.HalfSpace()
+        world.contact(name, box, ground, child=name, **surface)
+    return world.build()
+
+
+def laws_of(laws, change):
+    """The laws of a corner, changed by the first `NUMBERS`."""
+    stiffness, damping, mu, slip, speed = change[:5]
+    stop, *frictions = laws
+    if stop.stiffness is None:
+        stop = jj.replace(stop, erp=stop.erp * (1 + stiffness))
+    else:
+        stop = jj.replace(
+            stop, stiffness=stop.stiffness * (1 + stiffness), damping=stop.damping * (1 + damping)
+        )
+    changed = []
+    for law in frictions:
+        law = jj.replace(law, mu=law.mu * (1 + mu), slip=law.slip * (1 + slip))
+        changed.append(jj.replace(law, speed=law.speed + speed) if law.coordinate < 3 else law)
+    return stop, *changed
+
+
+def ends(change, passes):
+    """Where all boxes are at the end and how they move, (13, boxes), and all `Info`s."""
+    system, state = built()
+    for name in CASES:
+        for corner in (f"{name}/{k}" for k in range(8)):
+            laws = laws_of(system.joint(corner).laws, change)
+            system = system.with_joint(corner, laws=laws)
+    vx, vy, wz = change[5:]
+    zero = jnp.zeros_like(vx)
+    state = jj.replace(
+        state,
+        velocity=state.velocity + jnp.stack([vx, vy, zero])[:, None],
+        omega=state.omega + jnp.stack([zero, zero, wz])[:, None],
+    )
+    scheme = jj.SemiImplicitEuler(solver=jj.Newton(iterations=12, friction=passes))
+
+    def one(state, _):
+        return jj.step(system, state, dt=DT, scheme=scheme)
+
+    final, infos = jax.lax.scan(one, state, None, length=STEPS)
+    parts = final.position, final.quaternion, final.velocity, final.omega
+    return jnp.concatenate(parts), infos
+
+
+@pytest.fixture(scope="module", params=["coupled", "two passes"])
+def slopes(request):
+    """Derivatives (13, boxes, numbers) by differences, forwards and in reverse."""
+    of = partial(ends, passes=request.param)
+    at = np.zeros(len(NUMBERS))
+    _, infos = compiled(of)(jnp.asarray(at))
+    assert np.all(infos.ok)
+    values = compiled(jax.vmap(lambda change: of(change)[0].ravel()))
+    expected = central(values, at, np.full(at.size, 1e-5)).T
+    found = [
+        np.asarray(compiled(mode(lambda change: of(change)[0]))(jnp.asarray(at)))
+        for mode in (jax.jacfwd, jax.jacrev)
+    ]
+    return [x.reshape(13, len(CASES), len(NUMBERS)) for x in (expected, *found)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_modes_agree_and_are_finite_differences(slopes, name):
+    differences, forward, reverse = (x[:, list(CASES).index(name)] for x in slopes)
+    largest = np.abs(forward).max()
+    np.testing.assert_allclose(reverse, forward, rtol=0, atol=MODES * largest)
+    np.testing.assert_allclose(forward, differences, rtol=0, atol=DIFFERENCES * largest)
+
+
+def standing(slope):
+    """A box on a slope at rest, and three on each other; tan(slope) is below friction."""
+    world = jj.SystemBuilder(gravity=(9.81 * np.sin(slope), 0.0, -9.81 * np.cos(slope)))
+    box, ground = jj.shapes.Box(tuple(SIZE)), jj.shapes.HalfSpace()
+    world.body("alone", mass=MASS, inertia=INERTIA, pose=(0.0, 2.0, SIZE[2] / 2))
+    world.contact("alone", box, ground, child="alone", friction=0.6)
+    for i in range(3):
+        at = (0.0, 0.0, (i + 0.5) * SIZE[2])
+        world.body(str(i), mass=MASS, inertia=INERTIA, pose=at)
+        top = {} if i == 0 else {"parent": str(i - 1), "frame_D": (0.0, 0.0, SIZE[2] / 2)}
+        world.contact(f"on {i}", box, ground, child=str(i), friction=0.6, **top)
+    return world.build()
+
+
+ten_seconds = compiled(
+    partial(jj.rollout, dt=DT, steps=round(10 / DT), record=lambda state, info: info.ok)
+)
+
+
+@pytest.mark.parametrize("slope", [0.0, np.arctan(0.5)], ids=["level", "slope"])
+def test_boxes_at_rest_stay_for_ten_seconds(slope):
+    system, state = standing(slope)
+    final, ok = ten_seconds(system, state)
+    assert np.all(ok)
+    assert np.max(np.abs(final.position - state.position)) < DRIFT
