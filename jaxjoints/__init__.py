@@ -45,13 +45,12 @@ from .laws.softness import Bushing, Compliance, Softness, softness_spring, sprin
 from .laws.springs import Damping, SpringDamper
 from .model.external import wrench_at
 from .model.measures import body_poses, coordinates, energy, joint_errors, momentum, speeds
-from .model.state import Control, Info, State, WarmStart, replicate
+from .model.state import Cause, Control, Info, State, WarmStart, replicate
 from .model.system import WORLD, System
 from .schemes.rattle import Rattle
 from .schemes.runge_kutta import RungeKutta
 from .schemes.scheme import Scheme
 from .schemes.semi_implicit_euler import SemiImplicitEuler
-from .simulate.isolation import Cause
 from .simulate.readout import Energies, Readings, Readout, energies, reaction, readout
 from .simulate.rollout import rollout
 from .simulate.step import project, step

@@ -3,8 +3,11 @@
 Components lead, then bodies or joints, and batch axes trail.
 """
 
+from enum import IntEnum
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..algebra.pytree import struct
@@ -48,6 +51,41 @@ class State:
     q: Array
     warm_start: WarmStart
     engagement: Array
+
+
+class Cause(IntEnum):
+    """Why an environment stands still, or its step is not to be trusted (`Info.cause`).
+
+    CONTROL: NaN or infinity in its control; STATE: in the state it started from
+    PARAMETERS: in the system's numbers of this environment, or a mass that is not > 0
+    SOLVER: NaN after a step from sound numbers; or a residual above a tenth of the speeds, with
+        which the environment goes on
+    DIVERGED: a position or velocity above 1e10
+
+    >>> print(Cause.DIVERGED)
+    a position or velocity grew above 1e10; take shorter steps, or softer springs
+    """
+
+    NONE = 0
+    CONTROL = 1
+    STATE = 2
+    PARAMETERS = 3
+    SOLVER = 4
+    DIVERGED = 5
+
+    def __str__(self) -> str:
+        return SENTENCES[self]
+
+
+SENTENCES = {
+    Cause.NONE: "the step is sound",
+    Cause.CONTROL: "NaN or infinity in the control; look at what computes it",
+    Cause.STATE: "NaN or infinity in the state from which it started",
+    Cause.PARAMETERS: "NaN, infinity or a mass that is not > 0 in the system's numbers",
+    Cause.SOLVER: "the solver did not converge; take shorter steps, or look for masses and "
+    "stiffnesses that differ by many powers of ten",
+    Cause.DIVERGED: "a position or velocity grew above 1e10; take shorter steps, or softer springs",
+}
 
 
 # Rank of each leaf of a state without batch axes.
@@ -111,6 +149,30 @@ class Info:
     cause: Array | None = None
     effort: Array | None = None
     dt: Array | None = None
+
+    def __str__(self) -> str:
+        """How many environments are sound, why others are not, and the largest errors."""
+        leaves = (self.ok, self.residual, self.error, self.cause)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return "Info of a step that JAX is tracing"
+        ok = np.ravel(self.ok)
+        cause = np.zeros(ok.shape, int) if self.cause is None else np.ravel(self.cause)
+        lines = [f"{ok.sum()} of {ok.size} environments are sound." if ok.size != 1 else ""]
+        for value in np.unique(cause[cause != Cause.NONE]):
+            which = np.flatnonzero(cause == value)
+            shown = ", ".join(map(str, which[:5])) + (", …" if which.size > 5 else "")
+            where = "" if ok.size == 1 else f"{which.size} ({shown}): "
+            lines.append(f"{where}{Cause(value).name}: {Cause(value)}.")
+        poor = np.flatnonzero(~ok & (cause == Cause.NONE))
+        if poor.size:
+            where = "the" if ok.size == 1 else f"{poor.size} with a"
+            lines.append(f"Not ok: {where} residual above rounding; the solve is approximate.")
+        elif ok.size == 1 and ok.all():
+            lines.append("The step is sound.")
+        residual, error = (float(np.max(x, initial=0.0)) for x in (self.residual, self.error))
+        lines.append(f"Largest residual {residual:.2g} m/s or rad/s.")
+        lines.append(f"Largest joint error {error:.2g} m or rad.")
+        return "\n".join(filter(None, lines))
 
 
 def control_ranks(control: Control) -> list[int]:

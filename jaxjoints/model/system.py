@@ -15,6 +15,7 @@ from jax import Array
 from ..algebra.pytree import replace, static, struct
 from ..laws.fields import Field
 from .groups import FieldGroup, Group, JointGroup, Topology, TransmissionGroup
+from .table import described
 
 WORLD = "world"
 # In place of a body index.
@@ -27,8 +28,8 @@ class System:
 
     A System is a tree of float arrays: `jax.grad(loss)(system)` holds the derivative with respect
     to every number of it. Read its numbers by name with `joint`, `transmission` and `field`, and by
-    body index from `mass`, `inertia` and `com`. Change them with `with_joint`, `with_transmission`,
-    `with_field` and `replace`.
+    body index from `mass`, `inertia` and `com`; `print` shows them as tables. Change them with
+    `with_joint`, `with_transmission`, `with_field` and `replace`.
 
     Importing `jaxjoints` adds two methods: `system.state(q={"elbow": 0.3}, …)` makes a start state
     (see `start_state`), `system.control(effort=…, …)` a control (see `control_by_name`).
@@ -51,6 +52,9 @@ class System:
     transmissions: tuple[TransmissionGroup, ...] = ()
     fields: tuple[FieldGroup, ...] = ()
     topology: Topology = static(kw_only=True)
+
+    def __str__(self) -> str:
+        return described(self, WORLD)
 
     @property
     def coordinates(self) -> int:

@@ -60,6 +60,7 @@ KNOWN: dict[str, tuple[set[str], set[str]]] = {
     "dynamics": ({"damping", "friction"}, set()),
     "mimic": ({"joint", "multiplier", "offset"}, set()),
 }
+BOUNDED = ("revolute", "prismatic")
 TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 # Axes shorter than this have no direction.
 LEAST_AXIS = 1e-9
@@ -85,9 +86,9 @@ def load_urdf(
     A body's frame is that of its link. Joint types become couplings: revolute and continuous
     `Hinge`, prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`.
     Laws: `Limits` from lower and upper (hard stops; an absent side is free), `Damping`,
-    `DryFriction`; `max_effort` from effort. A mimic joint is a `Mimic` transmission, which holds
-    the joint by a force. Joints start at 0 or the nearest value within their limits, mimics at
-    what they mimic. An effort or velocity of 0 means none is known.
+    `DryFriction`; `max_effort` from effort. Equal limits lock the joint. A mimic joint is a `Mimic`
+    transmission, which holds the joint by a force. Joints start at 0 or the nearest value within
+    their limits, mimics at what they mimic. An effort or velocity of 0 means none is known.
 
     Links that fixed joints connect become one body, named after the first. A link without mass
     that a fixed joint carries joins its parent's body. One between two moving joints becomes no
@@ -141,6 +142,7 @@ def load_urdf(
         raise robot.error("is no URDF; its outermost element must be 'robot'")
     report = Report(name)
     _list_skipped(robot, report)
+    _note_locks(robot, report)
     elements = _named(robot, "link", sizes), _named(robot, "joint", sizes)
     if not elements[0]:
         raise robot.error("has no link; a robot has one at least")
@@ -208,6 +210,17 @@ def _list_skipped(element: Element, report: Report) -> None:
         else:
             inside = "" if element.tag == "robot" else f" of {element.tag}"
             report.skip(child.tag.rpartition("}")[2] + inside, child)
+
+
+def _note_locks(robot: Element, report: Report) -> None:
+    """Note joints whose limits are equal."""
+    for joint in robot.all("joint"):
+        limit = joint.only("limit")
+        ends = {} if limit is None else limit.attributes
+        if "lower" in ends and "upper" in ends and joint.attributes.get("type") in BOUNDED:
+            if limit.number("lower") == limit.number("upper"):
+                name = joint.attributes.get("name")
+                report.notes.append(f"joint {name!r}: its limits are equal and lock it")
 
 
 def _link(element: Element, report: Report) -> Link:

@@ -8,7 +8,6 @@ environment.
 
 import math
 from collections.abc import Callable
-from enum import IntEnum
 from functools import reduce
 from typing import Any, Literal
 
@@ -23,7 +22,7 @@ from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, largest, materializ
 from ..algebra.pytree import replace
 from ..model.external import settled
 from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
-from ..model.state import Control, Info, State
+from ..model.state import Cause, Control, Info, State
 from ..model.system import System
 from ..schemes.scheme import Scheme
 
@@ -35,24 +34,6 @@ UNSOLVED = 0.1
 _OUTCOME = "outcome"
 
 Policy = Literal["stop", "zero"]
-
-
-class Cause(IntEnum):
-    """Why an environment stands still, or its step is not to be trusted (`Info.cause`).
-
-    CONTROL: NaN or infinity in its control; STATE: in the state it started from
-    PARAMETERS: in the system's numbers of this environment, or a mass that is not > 0
-    SOLVER: NaN after a step from sound numbers; or a residual above a tenth of the speeds, with
-        which the environment goes on
-    DIVERGED: a position or velocity above 1e10
-    """
-
-    NONE = 0
-    CONTROL = 1
-    STATE = 2
-    PARAMETERS = 3
-    SOLVER = 4
-    DIVERGED = 5
 
 
 def sanitized(system: System, state: State) -> tuple[System, State, Array]:
