@@ -39,7 +39,7 @@ KNOWN: dict[str, tuple[set[str], set[str]]] = {
     "mass": ({"value"}, set()),
     "inertia": ({"ixx", "ixy", "ixz", "iyy", "iyz", "izz"}, set()),
     "visual": ({"name"}, {"origin", "geometry", "material"}),
-    "collision": ({"name"}, {"origin", "geometry"}),
+    "collision": ({"name"}, {"origin", "geometry", "material"}),
     "geometry": (set(), {"box", "cylinder", "sphere", "capsule", "mesh"}),
     "box": ({"size"}, set()),
     "cylinder": ({"radius", "length"}, set()),
@@ -146,7 +146,7 @@ def load_urdf(
     elements = _named(robot, "link", sizes), _named(robot, "joint", sizes)
     if not elements[0]:
         raise robot.error("has no link; a robot has one at least")
-    links = {link: _link(element, report) for link, element in elements[0].items()}
+    links = {link: _link(element) for link, element in elements[0].items()}
     joints = {joint: _connection(element, links) for joint, element in elements[1].items()}
     mimics = _mimics(elements[1], joints)
     _start_mimics(mimics, joints)
@@ -223,7 +223,7 @@ def _note_locks(robot: Element, report: Report) -> None:
                 report.notes.append(f"joint {name!r}: its limits are equal and lock it")
 
 
-def _link(element: Element, report: Report) -> Link:
+def _link(element: Element) -> Link:
     inertial = element.only("inertial")
     name = element.attributes["name"]
     if inertial is None:
@@ -241,10 +241,6 @@ def _link(element: Element, report: Report) -> Link:
             inertia.number(name, 0.0) for name in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
         )
         matrix = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    if mass == 0:
-        if matrix.any():
-            report.notes.append(f"link {name!r}: has an inertia without mass, which is not used")
-        return Link(name, element.error)
     return Link(name, element.error, mass, com, R @ matrix @ R.T)
 
 
