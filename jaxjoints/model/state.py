@@ -8,6 +8,7 @@ from enum import IntEnum
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..algebra.options import check_count
@@ -101,6 +102,9 @@ class Cause(IntEnum):
     OPEN: a rigid joint or transmission whose error at the start of the step is above 0.1 m or rad
     SINGULAR: two coordinates of a joint turn it about the same axis, to 1e-3 rad, like the first
         and last angle of a `Gimbal` at its lock: speeds along them are of any size
+
+    >>> print(Cause.DIVERGED)
+    a position or velocity grew above 1e10; take shorter steps, or softer springs
     """
 
     NONE = 0
@@ -112,6 +116,27 @@ class Cause(IntEnum):
     TIME_STEP = 6
     OPEN = 7
     SINGULAR = 8
+
+    def __str__(self) -> str:
+        return SENTENCES[self]
+
+
+SENTENCES = {
+    Cause.NONE: "the step is sound",
+    Cause.CONTROL: "NaN or infinity in the control; look at what computes it",
+    Cause.STATE: "NaN, infinity or a quaternion whose length is not 1 in the state from which it "
+    "started",
+    Cause.PARAMETERS: "NaN or infinity in the system's numbers, a mass that is not > 0, or an "
+    "inertia that is not positive definite",
+    Cause.SOLVER: "the solver did not converge; take shorter steps, or look for masses and "
+    "stiffnesses that differ by many powers of ten",
+    Cause.DIVERGED: "a position or velocity grew above 1e10; take shorter steps, or softer springs",
+    Cause.TIME_STEP: "the time step is not in (0, 1] s",
+    Cause.OPEN: "a joint or transmission is open by more than 0.1 m or rad; start where it closes, "
+    "take `project`, or shorter steps",
+    Cause.SINGULAR: "two coordinates of a joint turn it about the same axis; take a joint with other "
+    "axes",
+}
 
 
 @struct
@@ -149,6 +174,30 @@ class Info:
     dt: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     q: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     qd: Array = dataclasses.field(default=None)  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        """How many environments are sound, why others are not, and the largest errors."""
+        leaves = (self.ok, self.residual, self.error, self.cause)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return "Info of a step that JAX is tracing"
+        ok = np.ravel(self.ok)
+        cause = np.zeros(ok.shape, int) if self.cause is None else np.ravel(self.cause)
+        lines = [f"{ok.sum()} of {ok.size} environments are sound." if ok.size != 1 else ""]
+        for value in np.unique(cause[cause != Cause.NONE]):
+            which = np.flatnonzero(cause == value)
+            shown = ", ".join(map(str, which[:5])) + (", …" if which.size > 5 else "")
+            where = "" if ok.size == 1 else f"{which.size} ({shown}): "
+            lines.append(f"{where}{Cause(value).name}: {Cause(value)}.")
+        poor = np.flatnonzero(~ok & (cause == Cause.NONE))
+        if poor.size:
+            where = "the" if ok.size == 1 else f"{poor.size} with a"
+            lines.append(f"Not ok: {where} residual above rounding; the solve is approximate.")
+        elif ok.size == 1 and ok.all():
+            lines.append("The step is sound.")
+        residual, error = (float(np.max(x, initial=0.0)) for x in (self.residual, self.error))
+        lines.append(f"Largest residual {residual:.2g} m/s or rad/s.")
+        lines.append(f"Largest joint error {error:.2g} m or rad.")
+        return "\n".join(filter(None, lines))
 
 
 def control_ranks(control: Control) -> list[int]:

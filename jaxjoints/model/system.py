@@ -16,6 +16,7 @@ from ..algebra.pytree import static, struct
 from ..laws.fields import Field
 from .groups import FieldGroup, Group, JointGroup, Topology, TransmissionGroup
 from .state import Control, State
+from .table import described
 
 WORLD = "world"
 # In place of a body index.
@@ -28,7 +29,8 @@ class System:
 
     A System is a tree of float arrays: `jax.grad(loss)(system)` holds the derivative with respect
     to every number of it. Read its numbers by name with `joint`, `transmission` and `field`, and by
-    body index from `mass`, `inertia` and `com`; change those with `dataclasses.replace`.
+    body index from `mass`, `inertia` and `com`; change those with `dataclasses.replace`. `print`
+    shows them as tables.
 
     Importing `jaxjoints` adds methods: `with_joint`, `with_transmission` and `with_field` change
     numbers by name; `system.state(q={"elbow": 0.3}, …)` makes a start state (see `start_state`),
@@ -52,6 +54,9 @@ class System:
     transmissions: tuple[TransmissionGroup, ...] = ()
     fields: tuple[FieldGroup, ...] = ()
     topology: Topology = static(kw_only=True)
+
+    def __str__(self) -> str:
+        return described(self, WORLD)
 
     # Written by `build`, which puts them in place of these.
 

@@ -39,7 +39,7 @@ KNOWN: dict[str, tuple[set[str], set[str]]] = {
     "mass": ({"value"}, set()),
     "inertia": ({"ixx", "ixy", "ixz", "iyy", "iyz", "izz"}, set()),
     "visual": ({"name"}, {"origin", "geometry", "material"}),
-    "collision": ({"name"}, {"origin", "geometry"}),
+    "collision": ({"name"}, {"origin", "geometry", "material"}),
     "geometry": (set(), {"box", "cylinder", "sphere", "capsule", "mesh"}),
     "box": ({"size"}, set()),
     "cylinder": ({"radius", "length"}, set()),
@@ -60,6 +60,7 @@ KNOWN: dict[str, tuple[set[str], set[str]]] = {
     "dynamics": ({"damping", "friction"}, set()),
     "mimic": ({"joint", "multiplier", "offset"}, set()),
 }
+BOUNDED = ("revolute", "prismatic")
 TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 # Axes shorter than this have no direction.
 LEAST_AXIS = 1e-9
@@ -85,9 +86,9 @@ def load_urdf(
     A body's frame is that of its link. Joint types become couplings: revolute and continuous
     `Hinge`, prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`.
     Laws: `Limits` from lower and upper (hard stops; an absent side is free), `Damping`,
-    `DryFriction`; `max_effort` from effort. A mimic joint is a `Mimic` transmission, which holds
-    the joint by a force. Joints start at 0 or the nearest value within their limits, mimics at
-    what they mimic. An effort or velocity of 0 means none is known.
+    `DryFriction`; `max_effort` from effort. Equal limits lock the joint. A mimic joint is a `Mimic`
+    transmission, which holds the joint by a force. Joints start at 0 or the nearest value within
+    their limits, mimics at what they mimic. An effort or velocity of 0 means none is known.
 
     Links that fixed joints connect become one body, named after the first. A link without mass
     that a fixed joint carries joins its parent's body. One between two moving joints becomes no
@@ -141,10 +142,11 @@ def load_urdf(
         raise robot.error("is no URDF; its outermost element must be 'robot'")
     report = Report(name)
     _list_skipped(robot, report)
+    _note_locks(robot, report)
     elements = _named(robot, "link", sizes), _named(robot, "joint", sizes)
     if not elements[0]:
         raise robot.error("has no link; a robot has one at least")
-    links = {link: _link(element, report) for link, element in elements[0].items()}
+    links = {link: _link(element) for link, element in elements[0].items()}
     joints = {joint: _connection(element, links) for joint, element in elements[1].items()}
     mimics = _mimics(elements[1], joints)
     _start_mimics(mimics, joints)
@@ -210,7 +212,18 @@ def _list_skipped(element: Element, report: Report) -> None:
             report.skip(child.tag.rpartition("}")[2] + inside, child)
 
 
-def _link(element: Element, report: Report) -> Link:
+def _note_locks(robot: Element, report: Report) -> None:
+    """Note joints whose limits are equal."""
+    for joint in robot.all("joint"):
+        limit = joint.only("limit")
+        ends = {} if limit is None else limit.attributes
+        if "lower" in ends and "upper" in ends and joint.attributes.get("type") in BOUNDED:
+            if limit.number("lower") == limit.number("upper"):
+                name = joint.attributes.get("name")
+                report.notes.append(f"joint {name!r}: its limits are equal and lock it")
+
+
+def _link(element: Element) -> Link:
     inertial = element.only("inertial")
     name = element.attributes["name"]
     if inertial is None:
@@ -228,10 +241,6 @@ def _link(element: Element, report: Report) -> Link:
             inertia.number(name, 0.0) for name in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
         )
         matrix = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    if mass == 0:
-        if matrix.any():
-            report.notes.append(f"link {name!r}: has an inertia without mass, which is not used")
-        return Link(name, element.error)
     return Link(name, element.error, mass, com, R @ matrix @ R.T)
 
 

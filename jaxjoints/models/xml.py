@@ -97,13 +97,15 @@ class Element:
 def read_source(source: str | os.PathLike, limits: FileLimits) -> tuple[bytes, str, Path | None]:
     """The bytes of a file or of a text, its name for errors, and the folder of the file.
 
-    source: path of a file, or the XML itself, which begins with "<"
+    source: path of a file, or the XML itself: a text with a "<" in it
 
     Raises: LoadError for a file that is too long or no regular file; OSError for one that cannot be
         opened.
     """
-    if isinstance(source, str) and source.lstrip("\ufeff" + BLANK).startswith("<"):
-        data, name, folder = source.lstrip("\ufeff" + BLANK).encode(), TEXT, None
+    if isinstance(source, str) and "<" in source:
+        # Blanks before an XML declaration are no XML, but are there in texts within code.
+        text = source.lstrip("\ufeff" + BLANK)
+        data, name, folder = text.encode("utf-8", "replace"), TEXT, None
     else:
         path = Path(source)
         data, name, folder = read_bytes(path, limits.size), path.name, path.resolve().parent

@@ -235,6 +235,16 @@ def test_a_massless_end_is_fixed_and_a_massless_fork_is_an_error():
         load_urdf(fork)
 
 
+def test_an_inertia_without_mass_counts_for_the_body_that_carries_it():
+    text = robot(
+        *(link("base", None), link("a", 1.0, (0.1, 0.2, 0.25)), link("b", 0.0, (0.1, 0.2, 0.3))),
+        joint("1", "continuous", "base", "a"),
+        joint("2", "fixed", "a", "b", rpy="0 0 1.5707963267948966", xyz="1 0 0"),
+    )
+    _, system, _ = built(text)
+    np.testing.assert_allclose(np.diag(system.inertia[:, :, 0]), [0.3, 0.3, 0.55], atol=EXACT)
+
+
 def test_inertias_that_no_body_has_are_told():
     parts = [link("base", None), joint("1", "continuous", "base", "a")]
     rod = robot(*parts, link("a", 2.0, (0.1, 0.1, 0.0)))

@@ -114,6 +114,15 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_constraint_forces_do_no_work": (),
         "test_energy_stays_and_its_error_is_of_first_order": (),
     },
+    "models/test_archive.py": {
+        "test_a_system_and_its_motion_come_back_as_they_were": (),
+    },
+    "models/test_export.py": {
+        "test_a_robot_that_is_exported_accelerates_as_pinocchio_says": (),
+    },
+    "models/test_fuzz.py": dict.fromkeys(
+        ("test_mutated_urdf_loads_or_is_refused", "test_mutated_mjcf_loads_or_is_refused"), ("100",)
+    ),
     "models/test_mjcf.py": {
         "test_a_model_of_everything_moves_as_in_mujoco": (),
         "test_gymnasiums_models_accelerate_as_in_mujoco": ("inverted_pendulum.xml",),

@@ -1,0 +1,139 @@
+"""What is saved comes back bit by bit, and a file that is no such file is refused."""
+
+import io
+import json
+import pickle
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from jaxjoints.models import LoadError, load, save
+from jaxjoints.models.geometry import Box, Visual
+from support import couplings_catalog
+from support.couplings_catalog import PointOnSphere
+from support.mechanisms import chain, compiled, four_bar
+
+
+def assert_same(one, other):
+    """Two trees of equal structure and bits."""
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def test_a_system_and_its_motion_come_back_as_they_were(tmp_path):
+    laws = [jj.Limits(-1.0, 1.0, engagement=jj.Engagement()), jj.DryFriction(0.1)]
+    system, state = chain(3, laws=laws, softness=jj.Compliance(1e-6))
+    run = compiled(lambda system, s: jj.rollout(system, s, dt=1e-3, steps=4, record_every=2))
+    end, trajectory = run(system, state)
+    save(
+        tmp_path / "run", system=system, end=end, trajectory=trajectory, note=("a", [1, 2.5, None])
+    )
+    back = load(tmp_path / "run")
+    assert list(back) == ["system", "end", "trajectory", "note"]
+    assert_same(back["system"], system)
+    assert_same(back["end"], end)
+    assert_same(back["trajectory"], trajectory)
+    assert back["note"] == ("a", [1, 2.5, None])
+    # The structures are equal, so what was compiled for one serves the other.
+    assert_same(run(back["system"], state)[0], end)
+
+
+def test_batches_infinities_and_shapes_come_back(tmp_path):
+    system, state = four_bar()
+    wide = jj.replicate(state, 3)
+    visual = Visual("crank", (np.eye(3), np.zeros(3)), Box((1.0, 2.0, 3.0)))
+    values = {"inf": float("inf"), "counts": np.arange(3), "mask": jnp.array([True, False])}
+    save(tmp_path / "a.npz", states=wide, visual=visual, values=values, info=jj.Cause.DIVERGED)
+    back = load(tmp_path / "a.npz")
+    assert_same(back["states"], wide)
+    np.testing.assert_array_equal(back["visual"].shape.size, [1.0, 2.0, 3.0])
+    assert back["values"]["inf"] == float("inf") and back["info"] == jj.Cause.DIVERGED
+    np.testing.assert_array_equal(back["values"]["counts"], [0, 1, 2])
+    assert back["values"]["mask"].dtype == bool
+
+
+def test_a_coupling_of_ones_own_is_made_on_request_alone(tmp_path):
+    save(tmp_path / "own", coupling=PointOnSphere(radius=jnp.asarray(2.0)))
+    module = couplings_catalog.__name__
+    with pytest.raises(LoadError, match=f"field 'coupling'.*give modules=\\['{module}'\\]"):
+        load(tmp_path / "own")
+    back = load(tmp_path / "own", modules=[module])["coupling"]
+    assert type(back) is PointOnSphere and float(back.radius) == 2.0
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    @jj.struct
+    class Local:
+        """A record without an import path."""
+
+    for value, message in (
+        (lambda: 0, "field.*of function cannot be written"),
+        (Local(), "Local has no import path"),
+        (np.array(["a"]), "an array of <U1 cannot be written"),
+        ({1: 2}, "needs strings for its keys"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            save(tmp_path / "bad", field=value)
+
+
+def file_of(folder, records, arrays=(), **head):
+    """A file with a description written by hand."""
+    path = folder / "file"
+    head = {"format": 1, "version": "0", "records": records} | head
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("records.json", json.dumps(head))
+        for i, array in enumerate(arrays):
+            buffer = io.BytesIO()
+            np.save(buffer, array, allow_pickle=True)
+            file.writestr(f"{i}.npy", buffer.getvalue())
+    return path
+
+
+HINGE = "jaxjoints.couplings.rotary:Hinge"
+BAD = {
+    "later format": (dict(records={}, format=99), "has format 99"),
+    "no records": (dict(records=[]), "is no file that `save` wrote"),
+    "unknown class": (dict(records={"a": {"record": "jaxjoints:No", "fields": {}}}), "no record"),
+    "unknown field": (
+        dict(records={"a": {"record": HINGE, "fields": {"pitch": 1.0}}}),
+        "field 'a.pitch': Hinge has no such field",
+    ),
+    "missing field": (
+        dict(records={"a": {"record": "jaxjoints.couplings.linear:Helical", "fields": {}}}),
+        "field 'a.pitch': is missing",
+    ),
+    "other module": (
+        dict(records={"a": {"record": "subprocess:Popen", "fields": {"args": "true"}}}),
+        "is no record of jaxjoints",
+    ),
+    "no class": (
+        dict(records={"a": {"record": "jaxjoints.couplings.rotary:Pose.identity", "fields": {}}}),
+        "is no record",
+    ),
+    "missing array": (dict(records={"a": {"array": 3, "numpy": False}}), "array 3 is not in the"),
+    "no value": (dict(records={"a": {"b": 1}}), "is no value"),
+    "pickle in an array": (
+        dict(records={"a": {"array": 0}}, arrays=[np.array([{}], object)]),
+        "is no file that `save` wrote",
+    ),
+}
+
+
+@pytest.mark.parametrize(("file", "message"), BAD.values(), ids=list(BAD))
+def test_a_bad_file_is_refused_with_its_field(file, message, tmp_path):
+    with pytest.raises(LoadError, match=message):
+        load(file_of(tmp_path, **file))
+
+
+def test_a_pickle_is_no_such_file(tmp_path):
+    (tmp_path / "a").write_bytes(pickle.dumps({}))
+    with pytest.raises(LoadError, match="is no file that `save` wrote"):
+        load(tmp_path / "a")
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "b")
