@@ -134,8 +134,8 @@ SENTENCES = {
     Cause.TIME_STEP: "the time step is not in (0, 1] s",
     Cause.OPEN: "a joint or transmission is open by more than 0.1 m or rad; start where it closes, "
     "take `project`, or shorter steps",
-    Cause.SINGULAR: "two coordinates of a joint turn it about the same axis; take a joint with other "
-    "axes",
+    Cause.SINGULAR: "two coordinates of a joint turn it about the same axis; take a joint with "
+    "other axes",
 }
 
 
