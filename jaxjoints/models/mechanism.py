@@ -104,6 +104,17 @@ class _Group:
 
 
 @dataclass(eq=False)
+class _Step:
+    """A joint that leads on from a group; D: pose of its frame D in the body, or, where the group
+    has no mass, in the group's first link.
+    """
+
+    group: _Group
+    connection: Connection
+    D: Frame
+
+
+@dataclass(eq=False)
 class Assembly:
     """What was added to a builder.
 
@@ -169,31 +180,29 @@ class Assembly:
 
     def _add_from(self, tree: dict[str, list[Connection]], base: _Group) -> None:
         """Add what hangs on a group that is a body or stands in the world."""
-        # Each a body, and the joints that follow it with the poses of their D before them.
-        waiting = [(base, [(base.frame(c.parent, c.frame_D), c)]) for c in reversed(base.onward)]
+        waiting = [(base, [step]) for step in _steps(base)]
         while waiting:
             start, path = waiting.pop()
-            last = path[-1][1]
+            last = path[-1].connection
             group = self._group(tree, last.child)
             if last.coupling is None or group.mass > 0:
                 self._add_body(group, None)
                 self._add_joint(start, path, group)
-                steps = [(group, [(group.frame(c.parent, c.frame_D), c)]) for c in group.onward]
+                waiting += [(group, [step]) for step in _steps(group)]
             elif not group.onward:
-                names = ", ".join(repr(connection.name) for _, connection in path)
+                names = ", ".join(repr(step.connection.name) for step in path)
                 self.notes.append(f"joint {names}: moves no mass and is fixed where it starts")
-                self._put(group, start.body[0], _at_start(path))
-                steps = []
+                for k, follower in enumerate([*(step.group for step in path[1:]), group]):
+                    self._put(follower, start.body[0], _at_start(path[: k + 1]))
             elif len(group.onward) == 1:
                 onward = group.onward[0]
                 D = product(group.frames[onward.parent], onward.frame_D)
-                steps = [(start, [*path, (D, onward)])]
+                waiting.append((start, [*path, _Step(group, onward, D)]))
             else:
                 raise group.links[0].refuse(
                     f"has no mass and carries {len(group.onward)} joints; give it a mass and an "
                     "inertia"
                 )
-            waiting += reversed(steps)
 
     def _group(self, tree: dict[str, list[Connection]], first: str) -> _Group:
         """The links that are fixed to a link, and the joints that lead on.
@@ -249,25 +258,17 @@ class Assembly:
             rotation, position = product(frame, within)
             self.frames[link] = body, (position, rotation)
 
-    def _add_joint(self, start: _Group, path: list, group: _Group) -> None:
+    def _add_joint(self, start: _Group, path: list[_Step], group: _Group) -> None:
         """Join two bodies by the joints of a path; those of several become one."""
-        connections = [connection for _, connection in path]
-        last = connections[-1]
+        connections = [step.connection for step in path]
         names = [connection.name for connection in connections]
         couplings = [Fixed() if c.coupling is None else c.coupling for c in connections]
         coupling = couplings[-1]
         for i in reversed(range(len(path) - 1)):
-            between = product(inverse(connections[i].frame_C), path[i + 1][0])
+            between = product(inverse(connections[i].frame_C), path[i + 1].D)
             coupling = Chain(couplings[i], coupling, None if _same(between) else _pose(between))
-        self._declare(
-            "+".join(names),
-            coupling,
-            connections,
-            start.body[0],
-            group.body[0],
-            path[0][0],
-            last.frame_C,
-        )
+        ends = start.body[0], group.body[0], path[0].D, connections[-1].frame_C
+        self._declare("+".join(names), coupling, connections, *ends)
 
     def _add_loop(self, connection: Connection) -> None:
         (parent, (p, R)), (child, (x, Q)) = (
@@ -343,14 +344,20 @@ def _pose(frame: Frame) -> Pose:
     return Pose.from_matrix(np.asarray(frame[0]), np.asarray(frame[1]))
 
 
-def _at_start(path: list) -> Frame:
-    """Pose of the last joint's child in the first's parent where the coordinates start."""
+def _steps(group: _Group) -> list[_Step]:
+    """The joints that lead on from a group that is a body, the first last."""
+    steps = [_Step(group, c, group.frame(c.parent, c.frame_D)) for c in group.onward]
+    return steps[::-1]
+
+
+def _at_start(path: list[_Step]) -> Frame:
+    """Pose of the last joint's child in the body of the first, where the coordinates start."""
     total = IDENTITY
-    for D, connection in path:
-        coupling = connection.coupling
+    for step in path:
+        connection, coupling = step.connection, step.connection.coupling
         T = coupling.pose(np.array(connection.q, float)) if coupling.dof else Pose.identity()
         moved = np.asarray(T.R, float), np.asarray(T.p, float)
-        total = product(total, D, moved, inverse(connection.frame_C))
+        total = product(total, step.D, moved, inverse(connection.frame_C))
     return total
 
 

@@ -128,6 +128,9 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_gymnasiums_models_accelerate_as_in_mujoco": ("inverted_pendulum.xml",),
         "test_equalities_close_loops_and_couple_coordinates": (),
     },
+    "models/test_robots.py": {
+        "test_a_robot_stands_and_accelerates_as_in_pinocchio": ("asr_twodof_description-TwoDofs",),
+    },
     "models/test_urdf.py": {
         "test_accelerations_are_those_of_pinocchio": (),
         "test_a_mimic_starts_and_stays_where_it_mimics": (),
