@@ -77,8 +77,9 @@ def _parser() -> argparse.ArgumentParser:
             help="folder in which package:// and relative paths are looked for; may be repeated",
         )
         one.add_argument(
-            "--floating", action="store_true", help="the first body is free, not on the world"
+            "--floating", action="store_true", help="URDF: the first body is free, not on the world"
         )
+        one.add_argument("--contacts", action="store_true", help="MJCF: bodies touch planes")
         one.add_argument("--float64", action="store_true", help="compute in double precision")
         return one
 
@@ -137,6 +138,10 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(map(_count, text.split(",")))
 
 
+def _load(options: Any) -> tuple[System, State, tuple[Any, ...]]:
+    return load(options.file, options.root, floating=options.floating, contacts=options.contacts)
+
+
 def _start(options: Any, system: System, state: State) -> State:
     """The start of a batch, kicked where environments should differ."""
     kick = options.kick if options.kick is not None else 0.1 * (options.envs > 1)
@@ -144,7 +149,7 @@ def _start(options: Any, system: System, state: State) -> State:
 
 
 def _view(options: Any) -> int:
-    system, state, visuals = load(options.file, options.root, floating=options.floating)
+    system, state, visuals = _load(options)
     every = max(1, round(1 / (FRAMES_PER_SECOND * options.dt)))
     run = simulated(system, _start(options, system, state), options.seconds, options.dt, every)
     page = view(system, run.records, visuals=visuals, title=options.file.stem)
@@ -159,7 +164,7 @@ def _view(options: Any) -> int:
 
 def _simulate(options: Any) -> int:
     use_all_cores()
-    system, state, _ = load(options.file, options.root, floating=options.floating)
+    system, state, _ = _load(options)
     run = simulated(system, _start(options, system, state), options.seconds, options.dt)
     steps = run.steps * options.envs
     print(f"{options.envs} environments, {run.steps} steps of {options.dt:g} s each")
@@ -178,7 +183,7 @@ def _outcome(run: Run) -> int:
 
 
 def _diagnose(options: Any) -> int:
-    system, state, _ = load(options.file, options.root, floating=options.floating)
+    system, state, _ = _load(options)
     report = diagnosis(system, state)
     print(report)
     return BAD_OUTCOME if report.findings else FINE
@@ -189,7 +194,7 @@ def _bench(options: Any) -> int:
     if options.file is None:
         system, state = chain(10)
     else:
-        system, state, _ = load(options.file, options.root, floating=options.floating)
+        system, state, _ = _load(options)
     print(f"{'batch':>8} {'environment-steps/s':>20} {'µs each':>10} {'started in':>12}")
     for batch in options.batches:
         rate, start = timed(system, kicked(state, batch, 0.1, 0), options.dt, options.rounds)

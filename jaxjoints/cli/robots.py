@@ -14,7 +14,7 @@ from ..models import LoadWarning, load_mjcf, load_urdf
 
 
 def load(
-    path: Path, roots: Sequence[Path] = (), *, floating: bool = False
+    path: Path, roots: Sequence[Path] = (), *, floating: bool = False, contacts: bool = False
 ) -> tuple[System, State, tuple[Any, ...]]:
     """System, start and visuals of a model file, told by its ending.
 
@@ -22,19 +22,22 @@ def load(
 
     roots: folders that paths in the file may lead into
     floating: the first body is free; for URDF, which does not say
+    contacts: bodies touch planes; for MJCF
 
     Raises: ValueError for an unknown ending and for a file that cannot be loaded.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LoadWarning)
         if path.suffix == ".urdf":
+            if contacts:
+                raise ValueError(f"{path}: contacts are read from MJCF alone; leave --contacts out")
             model = load_urdf(path, roots=roots, floating=floating)
         elif path.suffix == ".xml":
             if floating:
                 raise ValueError(
                     f"{path}: MJCF says itself which bodies float; leave --floating out"
                 )
-            model = load_mjcf(path, roots=roots)
+            model = load_mjcf(path, roots=roots, contacts=contacts)
         else:
             raise ValueError(f"{path}: the ending must be .urdf or .xml (MJCF)")
     for line in (*(f"skipped: {what}" for what in model.skipped), *model.notes):

@@ -27,15 +27,17 @@ ROD = 0.05
 # Of frames, spread over the motion, that bounds are taken from.
 SAMPLES = 60
 # How many times its size at the start the motion may take up before the camera follows it.
-WIDEST = 4.0
+WIDEST = 2.5
+# Cosine of the angle between a plane's normal and `up` from which on the plane is level.
+LEVEL = 0.999
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
     """A shape on a body, as the page draws it.
 
-    kind: "box", "sphere", "cylinder" (about z) or "mesh", each of unit size: edges, diameter,
-        diameter and length of 1; a mesh has the size of its vertices
+    kind: "box", "sphere", "cylinder" (about z), "plane" or "mesh", each of unit size: edges,
+        diameter, diameter and length of 1; a mesh has the size of its vertices, a plane no end
     layer: what it belongs to: "geometry", "skeleton" or "inertia"
     body: index, or -1 for the world
     frame: position and quaternion (w first) in the body frame, shape (E or 1, 7)
@@ -112,14 +114,16 @@ def read_scene(motion: Motion, visuals: Iterable[Visual] = ()) -> Scene:
     system = motion.system
     joints = _joints(motion)
     com = _tail_first(system.com, 2)
-    meshes: list[Mesh] = []
-    parts = [_part(visual, system, meshes) for visual in visuals]
-    parts = [part for each in parts for part in each] + _touching(system)
+    up, meshes = _up(system), []
+    visuals, level = _without_floor(visuals, up)
+    parts = [part for visual in visuals for part in _part(visual, system, meshes)]
+    seen = {part.body for part in parts}
+    parts += [part for part in _touching(system) if part.body not in seen]
     reaches = _reaches(motion, joints, com, parts, meshes)
     size = float(np.median(reaches[reaches > 0])) if (reaches > 0).any() else 1.0
     with_geometry = {part.body for part in parts}
     parts += _skeleton(joints, com, size) + _inertia(motion, com)
-    lower, upper, low, first = _bounds(motion, parts, meshes, with_geometry, _up(system))
+    lower, upper, low, first = _bounds(motion, parts, meshes, with_geometry, up)
     goes_far = np.linalg.norm(upper - lower) > WIDEST * np.linalg.norm(first[1] - first[0])
     if goes_far:
         lower, upper = first
@@ -130,10 +134,10 @@ def read_scene(motion: Motion, visuals: Iterable[Visual] = ()) -> Scene:
         joints=joints,
         com=com,
         limits=coordinate_limits(system),
-        up=_up(system),
+        up=up,
         box=np.stack([lower, upper]),
         radius=radius,
-        ground=_ground(system, low, radius),
+        ground=_ground(system, low, radius) if level is None else level,
         size=size,
         follow=0 if goes_far else -1,
         drawn=bool(with_geometry - {WORLD_INDEX}),
@@ -294,6 +298,21 @@ def _part(visual: Visual, system: Any, meshes: list[Mesh]) -> list[Part]:
     raise ValueError(f"visuals: {type(shape).__name__} of body {visual.body!r} is no known shape")
 
 
+def _without_floor(visuals: Iterable[Visual], up: np.ndarray) -> tuple[list[Visual], float | None]:
+    """The visuals without level planes of the world, and the height of the highest of these, which
+    is drawn as the ground; None without one.
+    """
+    kept, heights = [], []
+    for visual in visuals:
+        rotation, position = (np.asarray(x, float) for x in visual.frame)
+        plane = isinstance(visual.shape, Plane) and visual.body == WORLD
+        if plane and rotation[:, 2] @ up > LEVEL:
+            heights.append(float(position @ up))
+        else:
+            kept.append(visual)
+    return kept, max(heights, default=None)
+
+
 def _touching(system: Any) -> list[Part]:
     """Round shapes that take part in contacts."""
     parts, seen = [], set()
@@ -444,7 +463,7 @@ def _ground(system: Any, low: float, radius: float) -> float:
             continue
         i = group.parent.index(WORLD_INDEX)
         frame = _tail_first(group.frame_D.p, 2)[0, i], _tail_first(group.frame_D.q, 2)[0, i]
-        if _rotated(frame[1], np.array([0.0, 0.0, 1.0])) @ up > 0.999:
+        if _rotated(frame[1], np.array([0.0, 0.0, 1.0])) @ up > LEVEL:
             return float(frame[0] @ up)
     return 0.0 if low > -0.02 * radius else low - 0.05 * radius
 

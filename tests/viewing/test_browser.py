@@ -59,7 +59,7 @@ def test_a_browser_draws_every_shape(browser, tmp_path):
     shapes = [Box(np.array([1.0, 2.0, 3.0])), Sphere(0.2), Cylinder(0.1, 0.5), Capsule(0.1, 0.5)]
     shapes += [Mesh(corners, faces), Mesh(corners, faces[:0]), Plane()]
     place = np.eye(3), np.array([0.1, 0.2, 0.3])
-    visuals = [Visual(jj.WORLD if type(s) is Plane else "bob", place, s) for s in shapes]
+    visuals = [Visual("bob", place, shape) for shape in shapes]
     path = jj.view(system, state, visuals=visuals).save(tmp_path / "shapes.html")
     with browser(path) as visit:
         visit.page.wait_for_timeout(WAIT)

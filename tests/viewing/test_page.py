@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
-from jaxjoints.models.geometry import Sphere, Visual
+from jaxjoints.models.geometry import Box, Plane, Sphere, Visual
 from support.mechanisms import pendulum
 from support.motions import HOSTILE
 
@@ -145,6 +145,29 @@ def test_boxes_of_inertia_have_the_mass_and_inertia_of_the_body():
     long = np.eye(3)[np.argmax(size)]
     turned = jj.Pose.rotation(jnp.asarray(frame[3:], float)).rotate(jnp.asarray(long))
     np.testing.assert_allclose(np.abs(turned), [0, 1, 0], atol=1e-5)
+
+
+def test_a_level_plane_of_the_world_is_the_ground():
+    system, state = pendulum()
+    place = np.eye(3), np.array([0.0, 0.0, -3.0])
+    page = document(jj.view(system, state, visuals=[Visual(jj.WORLD, place, Plane())]))
+    assert page["ground"] == -3.0 and not page["drawn"]
+    assert "plane" not in {part["kind"] for part in page["parts"]}
+    assert document(jj.view(system, state))["ground"] < -1.0  # below the bob
+
+
+def test_touching_shapes_stand_for_bodies_without_visuals():
+    world = jj.SystemBuilder()
+    world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1), pose=(0.0, 0.0, 1.0))
+    world.contact("floor", jj.shapes.Sphere(0.2), jj.shapes.HalfSpace(), child="ball")
+    system, state = world.build()
+    page = document(jj.view(system, state))
+    (i,) = [i for i, part in enumerate(page["parts"]) if part["layer"] == "geometry"]
+    np.testing.assert_allclose(decoded(page["channels"]["partSizes"])[0, i], 0.4, atol=SINGLE)
+    assert page["ground"] == 0.0 and page["joints"][0]["contact"] == 0
+    box = Visual("ball", (np.eye(3), np.zeros(3)), Box(np.ones(3)))
+    parts = document(jj.view(system, state, visuals=[box]))["parts"]
+    assert [part["kind"] for part in parts if part["layer"] == "geometry"] == ["box"]
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ function drawParts(at, environment) {
     local.q.premultiply(q);
     const k = place(channels.partSizes, environment, i), s = channels.partSizes.values;
     scale.set(s[k], s[k + 1], s[k + 2]);
-    if (part.kind === "plane") scale.setScalar(12 * motion.radius);
+    if (part.kind === "plane") scale.setScalar(8 * motion.radius);
     const shape = part.kind === "mesh" ? `mesh${part.mesh}` : part.kind;
     put(shape, part.layer, environment, local.p, local.q, scale, part.color, part.body < 0 ? "world" : motion.bodies[part.body]);
   });
