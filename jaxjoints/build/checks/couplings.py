@@ -38,10 +38,10 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
     kind = type(coupling).__name__
     if not dataclasses.is_dataclass(coupling):
         raise ValueError(f"{owner}: {kind} must be a record; write @struct above its class")
-    fields = {field.name for field in dataclasses.fields(coupling)}
-    if not hasattr(coupling, "dof") or "dof" in fields:
+    traced = [f.name for f in dataclasses.fields(coupling) if not f.metadata.get("static", False)]
+    if "dof" in traced:
         raise ValueError(
-            f"{owner}: {kind} must state its number of coordinates as a constant of its class: "
+            f"{owner}: {kind}.dof must be a constant of its class, not a field: "
             "dof: ClassVar[int] = 1"
         )
     as_passed = read_record(owner, coupling)
