@@ -139,7 +139,8 @@ def _guided(
         away, _ = residual(*smoothed, new, new_speed)
         solved = left <= far * size
         near = (away <= NEAR * jnp.maximum(ν, least)) | begins
-        better = (left <= last) | (last > NEARLY_SOLVED * last_size)
+        # What a path has solved is refined, and not let go again.
+        better = (left <= last) | (~late & (last > NEARLY_SOLVED * last_size))
         taken = wanted & jnp.where(rescued, near | solved, better)
         old = at, speed, (last, last_size)
         both = (new, new_speed, (left, size)), old
