@@ -145,9 +145,10 @@ def _guided(
         old = at, speed, (last, last_size)
         both = (new, new_speed, (left, size)), old
         at, speed, left = jax.tree.map(lambda x, y: jnp.where(taken, x, y), *both)
-        wanted = wanted & (taken | rescued) & (left[0] > share * left[1])
+        unsolved = left[0] > far * left[1]
+        wanted = wanted & (taken | unsolved) & (left[0] > share * left[1])
         # Rescued are only those that are far from solved.
-        wanted = wanted & ((step + 1 != settings.iterations) | (left[0] > far * left[1]))
+        wanted = wanted & ((step + 1 != settings.iterations) | unsolved)
         refined = refined + jnp.where(late & ~rescued, 1, 0)
         wanted = wanted & (refined < LAST)
         reached = jnp.where(rescued & near, ν, reached)
