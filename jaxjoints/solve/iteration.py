@@ -139,14 +139,16 @@ def _guided(
         away, _ = residual(*smoothed, new, new_speed)
         solved = left <= far * size
         near = (away <= NEAR * jnp.maximum(ν, least)) | begins
-        better = (left <= last) | (last > NEARLY_SOLVED * last_size)
+        # What a path has solved is refined, and not let go again.
+        better = (left <= last) | (~late & (last > NEARLY_SOLVED * last_size))
         taken = wanted & jnp.where(rescued, near | solved, better)
         old = at, speed, (last, last_size)
         both = (new, new_speed, (left, size)), old
         at, speed, left = jax.tree.map(lambda x, y: jnp.where(taken, x, y), *both)
-        wanted = wanted & (taken | rescued) & (left[0] > share * left[1])
+        unsolved = left[0] > far * left[1]
+        wanted = wanted & (taken | unsolved) & (left[0] > share * left[1])
         # Rescued are only those that are far from solved.
-        wanted = wanted & ((step + 1 != settings.iterations) | (left[0] > far * left[1]))
+        wanted = wanted & ((step + 1 != settings.iterations) | unsolved)
         refined = refined + jnp.where(late & ~rescued, 1, 0)
         wanted = wanted & (refined < LAST)
         reached = jnp.where(rescued & near, ν, reached)

@@ -53,7 +53,7 @@ def frozen(iterations: int):
     @compiled
     def step(problem: RowProblem, at: Impulses) -> Impulses:
         Λ = coordinate_rows(problem, at[0])
-        bounds = (jj.replace(widened(b, Λ), friction=None, normal=()) for b in problem.bounds)
+        bounds = (jj.replace(widened(b, Λ), mu=None, normal=()) for b in problem.bounds)
         found = jj.Newton(iterations=iterations, rescue=0).solve(
             jj.replace(problem, bounds=tuple(bounds)), at
         )
