@@ -92,9 +92,10 @@ def load_urdf(
 
     Links that fixed joints connect become one body, named after the first. A link without mass
     that a fixed joint carries joins its parent's body. One between two moving joints becomes no
-    body: the joints around it become one, named "a+b", with the coordinates of both. One at the end
-    of a moving joint is fixed where it starts, since it could move without any force. One that
-    carries several moving joints is an error.
+    body: the joints around it become one, named "a+b", with the coordinates of both (singular where
+    two of three axes align, as the mechanism is). One at the end of a moving joint is fixed where
+    it starts, since it could move without any force. One that carries several moving joints is an
+    error.
 
     A body has to have inertia about every axis. A principal moment that is not positive, or less
     than that of the mass at 1 µm from the axis, becomes that of the mass at 1 mm from the axis or
