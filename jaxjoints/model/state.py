@@ -99,7 +99,7 @@ class Cause(IntEnum):
     It goes on, and its step is not to be trusted, for these:
 
     SOLVER: a residual above a tenth of the speeds
-    OPEN: a rigid joint or transmission whose error at the start of the step is above 0.1 m or rad
+    OPEN: a rigid joint or transmission whose error at the start of the step is above 0.5 m or rad
     SINGULAR: two coordinates of a joint turn it about the same axis, to 1e-3 rad, like the first
         and last angle of a `Gimbal` at its lock: speeds along them are of any size
 
@@ -132,7 +132,7 @@ SENTENCES = {
     "stiffnesses that differ by many powers of ten",
     Cause.DIVERGED: "a position or velocity grew above 1e10; take shorter steps, or softer springs",
     Cause.TIME_STEP: "the time step is not in (0, 1] s",
-    Cause.OPEN: "a joint or transmission is open by more than 0.1 m or rad; start where it closes, "
+    Cause.OPEN: "a joint or transmission is open by more than 0.5 m or rad; start where it closes, "
     "take `project`, or shorter steps",
     Cause.SINGULAR: "two coordinates of a joint turn it about the same axis; take a joint with "
     "other axes",

@@ -24,7 +24,7 @@ from ..solve.problem import TOLERATED, RowProblem, RowSolution
 
 NEWTON = Newton()
 # Error above which a rigid joint is far open [m or rad].
-OPEN = 0.1
+OPEN = 0.5
 # Angle between the rows of two coordinates below which a joint is singular [rad].
 PARALLEL = 1e-3
 

@@ -31,6 +31,9 @@ from ..schemes.projection import projected, surface_twists
 from .door import entered, full, read_count
 from .isolation import chosen, without
 
+# What a projection may leave open untold [m or rad], and as a share of what was open.
+OPEN, CLOSING = 1e-3, 0.1
+
 
 def project(
     system: System, state: State, *, iterations: int = 3, velocities: bool = False
@@ -40,13 +43,14 @@ def project(
     iterations: Newton steps; each squares the error
     velocities: whether these too change, as little as possible, to what the joints allow there
 
-    Warns: a joint or transmission that is still open after them, by name, outside of `jit`.
+    Warns: outside of `jit`, a joint or transmission that is still open after them by 1e-3 m or
+        rad, or by a tenth of what it was, by name.
     """
     iterations = read_count("project", "iterations", iterations)
     system, state, _ = entered("project", system, state)
-    state, errors = _projected(system, state, iterations=iterations, velocities=velocities)
+    state, *errors = _projected(system, state, iterations=iterations, velocities=velocities)
     if not is_traced(errors):
-        _warn_of_gaps(system, errors)
+        _warn_of_gaps(system, *errors)
     return state
 
 
@@ -64,18 +68,19 @@ def speeds(system: System, state: State) -> Array:
 @partial(jax.jit, static_argnames=("iterations", "velocities"))
 def _projected(
     system: System, state: State, *, iterations: int, velocities: bool
-) -> tuple[State, Array]:
-    """The projected state, and the errors that are left, of joints and then of transmissions."""
+) -> tuple[State, Array, Array]:
+    """The projected state, and the errors before and after, of joints and then of transmissions."""
     mechanism, state = _ready(system, state)
+    before = element_errors(mechanism, state)
     for _ in range(iterations):
         state = projected(mechanism, state)
-    errors = element_errors(mechanism, state)
+    after = element_errors(mechanism, state)
     if velocities:
         twist = surface_twists(mechanism, joint_kinematics(mechanism, state), state)[:, :-1]
         q = quaternion_components(state)
         v, omega = quat_rotate(q, twist[:3]), quat_rotate(q, twist[3:])
         state = replace(state, velocity=v, omega=omega)
-    return state, errors
+    return state, before, after
 
 
 @jax.jit
@@ -84,13 +89,15 @@ def _all_speeds(system: System, state: State) -> Array:
     return _speeds(mechanism, joint_kinematics(mechanism, state), state)
 
 
-def _warn_of_gaps(system: System, errors: Array) -> None:
-    """Warn of each joint and transmission that is open; errors: (elements, *batch)."""
+def _warn_of_gaps(system: System, before: Array, after: Array) -> None:
+    """Warn of what a projection left open; errors of (joints + transmissions, *batch)."""
     names = [f"joint {name!r}" for name in system.topology.joints]
     names += [f"transmission {name!r}" for name in system.topology.transmissions]
-    worst = np.asarray(errors).reshape(len(names), -1).max(axis=1, initial=0.0)
-    for name, error in zip(names, worst, strict=True):
-        if not error <= START_ERROR:
+    before, after = (
+        np.asarray(x).reshape(len(names), -1).max(axis=1, initial=0.0) for x in (before, after)
+    )
+    for name, first, error in zip(names, before, after, strict=True):
+        if not error <= max(START_ERROR, min(OPEN, CLOSING * first)):
             warnings.warn(
                 f"project: {name} is open by {error:.3g} m or rad; take more iterations, or start "
                 "from a pose nearer to where it closes",
