@@ -59,10 +59,9 @@ class Newton(Solver):
     def __post_init__(self):
         check_not_negative("Newton", "smoothing", self.smoothing)
         check_count("Newton", "iterations", self.iterations, 1)
-        check_count("Newton", "rescue", self.rescue)
         check_choice("Newton", "friction", self.friction, get_args(Friction))
         check_kind("Newton", "derivative", self.derivative, Derivative, "Implicit()")
-        if self.rescue > MOST_PATHS:
+        if not 0 <= self.rescue <= MOST_PATHS:
             raise ValueError(
                 f"Newton rescue {self.rescue} must be 0 to {MOST_PATHS} paths; each takes twice "
                 "the steps of the one before, and 2 solve nearly all"
