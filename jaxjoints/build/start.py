@@ -405,8 +405,9 @@ def _transmission_gaps(system: System, state: State) -> dict[int, tuple[Array, A
                 multiply_transposed(side, twist[:, np.array(at)])
                 for side, at in zip(H, bodies, strict=True)
             )
-            held, on = np.array(group.held), 1.0 if group.enabled is None else group.enabled > 0
-            value, rate = value * on, rate * on
+            held = np.array(group.held)
+            if group.enabled is not None:
+                value, rate = (jnp.where(group.enabled > 0, x, 0.0) for x in (value, rate))
             for i, member in enumerate(group.members):
                 gaps[member] = tuple(jnp.max(jnp.abs(x[held, i])) for x in (value, rate))
     return gaps

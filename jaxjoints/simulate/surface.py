@@ -70,7 +70,7 @@ def _projected(
     system: System, state: State, *, iterations: int, velocities: bool
 ) -> tuple[State, Array, Array]:
     """The projected state, and the errors before and after, of joints and then of transmissions."""
-    mechanism, state = _ready(system, state)
+    mechanism, state = ready(system, state)
     before = element_errors(mechanism, state)
     for _ in range(iterations):
         state = projected(mechanism, state)
@@ -85,8 +85,8 @@ def _projected(
 
 @jax.jit
 def _all_speeds(system: System, state: State) -> Array:
-    mechanism, state = _ready(system, state)
-    return _speeds(mechanism, joint_kinematics(mechanism, state), state)
+    mechanism, state = ready(system, state)
+    return surface_speeds(mechanism, joint_kinematics(mechanism, state), state)
 
 
 def _warn_of_gaps(system: System, before: Array, after: Array) -> None:
@@ -121,18 +121,21 @@ def measured(
     state = replace(state, q=jnp.where(still, stop_gradient(known), known))
     if info is None:
         return state, None
-    read = without(still, {"q": q, "qd": _speeds(mechanism, joints, at)})
+    read = without(still, {"q": q, "qd": surface_speeds(mechanism, joints, at)})
     return state, replace(info, **read)
 
 
-def _speeds(mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State) -> Array:
+def surface_speeds(
+    mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State
+) -> Array:
+    """See `speeds`; joints: kinematics of the state."""
     twist = surface_twists(mechanism, joints, state)
     groups = zip(mechanism.system.groups, joints, strict=True)
     parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
     return gather_coordinates(mechanism, parts, state)
 
 
-def _ready(system: System, state: State) -> tuple[Mechanism, State]:
+def ready(system: System, state: State) -> tuple[Mechanism, State]:
     """Mechanism and state with the batch axes of both, its quaternions of length 1."""
     batch = batch_shape(system, state, None)
     return mechanism_of(system, len(batch)), with_unit_quaternions(full(state, batch))

@@ -14,19 +14,15 @@ from ..algebra.spatial import Pose
 from ..couplings.contact import Contact, ContactPoint
 from ..model.batch import batch_shape
 from ..model.kinematics import (
-    body_twists,
     coordinate_indices,
-    coordinate_speeds,
     gather_coordinates,
     joint_kinematics,
-    prepare,
-    with_unit_quaternions,
-    with_world,
 )
 from ..model.measures import body_poses
 from ..model.state import STATE_RANKS, Info, State
 from ..model.system import System
 from ..simulate.readout import energies
+from ..simulate.surface import ready, surface_speeds
 
 # Frames that are evaluated at once. The last ones are filled up, so that trajectories of any length
 # share one compiled program.
@@ -256,12 +252,8 @@ def _quantities(system: System, state: State) -> dict[str, Any]:
     to compile.
     """
     poses, energy = body_poses(system, state), energies(system, state)
-    mechanism, state = prepare(system, 1), with_unit_quaternions(state)
+    mechanism, state = ready(system, state)
     groups, joints = mechanism.system.groups, joint_kinematics(mechanism, state)
-    twist = with_world(body_twists(state))
-    qd = [
-        coordinate_speeds(group, joint, twist) for group, joint in zip(groups, joints, strict=True)
-    ]
     environments, count = state.time.shape[0], len(system.topology.joints)
     W = jnp.zeros((6, 6, count, environments), state.q.dtype)
     errors = jnp.zeros((count, environments), state.q.dtype)
@@ -278,7 +270,7 @@ def _quantities(system: System, state: State) -> dict[str, Any]:
     return {
         "poses": jnp.concatenate([poses.p, poses.q]).transpose(2, 1, 0),
         "coordinates": gather_coordinates(mechanism, [joint.rows.q for joint in joints], state).T,
-        "speeds": gather_coordinates(mechanism, qd, state).T,
+        "speeds": surface_speeds(mechanism, joints, state).T,
         "errors": errors.T,
         "energies": jnp.stack([energy.kinetic, energy.gravity, energy.springs], axis=-1),
         "contact_points": jnp.concatenate(points, axis=1).transpose(2, 1, 0),
