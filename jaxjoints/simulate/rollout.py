@@ -170,7 +170,8 @@ def _warn_of_compilation(arguments: tuple, static: dict[str, Any]) -> None:
     functions = [x.func for x in (controls, record) if isinstance(x, Partial)]
     functions += [x.function for x in (controls,) if isinstance(x, Controller)]
     codes = tuple(getattr(f, "__code__", None) for f in functions)
-    if not functions or None in codes:
+    # Within another `jit` everything that is computed is traced, and that program is the user's.
+    if not functions or None in codes or is_traced(jnp.zeros(())):
         return
     others = [x for x in arguments if not isinstance(x, (Partial, Controller))]
     leaves, structure = jax.tree.flatten(others)
