@@ -89,7 +89,7 @@ class Cause(IntEnum):
     It stands still, at its last good state, for these:
 
     CONTROL: NaN or infinity in its control
-    STATE: NaN, infinity or a quaternion whose length is not 1 in the state it started from
+    STATE: NaN, infinity or a quaternion of zeros in the state it started from
     PARAMETERS: NaN or infinity in the system's numbers; a mass that is not > 0, or an inertia that
         is not positive definite
     DIVERGED: a position [m] or velocity [m/s, rad/s] above 1e10
@@ -124,8 +124,7 @@ class Cause(IntEnum):
 SENTENCES = {
     Cause.NONE: "the step is sound",
     Cause.CONTROL: "NaN or infinity in the control; look at what computes it",
-    Cause.STATE: "NaN, infinity or a quaternion whose length is not 1 in the state from which it "
-    "started",
+    Cause.STATE: "NaN, infinity or a quaternion of zeros in the state from which it started",
     Cause.PARAMETERS: "NaN or infinity in the system's numbers, a mass that is not > 0, or an "
     "inertia that is not positive definite",
     Cause.SOLVER: "the solver did not converge; take shorter steps, or look for masses and "

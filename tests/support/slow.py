@@ -265,6 +265,11 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_what_is_on_and_not_locked_is_as_what_cannot_be_switched": (),
         "test_a_joint_that_is_off_exerts_no_force_and_is_not_closed": ("float64",),
     },
+    "simulate/test_door.py": {
+        "test_noise_and_memory_do_not_depend_on_tiles_nor_on_pieces": (),
+        "test_gradients_reach_its_parameters": (),
+        "test_a_loop_whose_speeds_do_not_fit_is_told": (),
+    },
     "simulate/test_guard.py": {
         "test_gradients_are_those_of_the_sound_environments": (),
         "test_a_step_that_fails_leaves_no_trace_in_gradients": (),
@@ -276,6 +281,11 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
     "simulate/test_readout.py": {
         "test_energy_of_a_springy_pendulum_is_conserved_to_first_order": (),
         "test_readings_of_a_batch_are_those_of_each_environment": (),
+    },
+    "simulate/test_repeatable.py": {
+        "test_tiles_give_the_same_bits": ("4",),
+        "test_another_batch_size_gives_the_same_numbers": ("3",),
+        "test_a_rollout_goes_on_after_a_pause_as_if_there_were_none": ("Euler",),
     },
     "simulate/test_simulate.py": {
         "test_results_do_not_depend_on_the_tile": ("2",),
