@@ -1,5 +1,6 @@
 """Rollouts: many steps in one compiled loop, in tiles, with records and checkpoints."""
 
+import operator
 import warnings
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -37,7 +38,9 @@ from .tiles import cores, default_tile, map_tiles
 # Functions that are trees already, as `jit` wants them.
 READY = (Partial, Readout, Controller)
 # The programs compiled so far, and the functions of the user in them.
-_compiled: dict[Hashable, tuple[Callable, ...]] = {}
+_compiled: dict[Hashable, list[tuple[Callable, ...]]] = {}
+# How often a program may be compiled for functions of the same code before that is told.
+UNTOLD = 4
 _told: set[Any] = set()
 
 
@@ -177,8 +180,12 @@ def _warn_of_compilation(arguments: tuple, static: dict[str, Any]) -> None:
     leaves, structure = jax.tree.flatten(others)
     shapes = tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
     key = codes, structure, shapes, tuple(static.values())
-    before = _compiled.setdefault(key, tuple(functions))
-    for old, new in zip(before, functions, strict=True):
+    before = _compiled.setdefault(key, [])
+    if not any(all(map(operator.is_, functions, some)) for some in before):
+        before.append(tuple(functions))
+    if len(before) <= UNTOLD:
+        return
+    for old, new in zip(before[0], functions, strict=True):
         if new is not old and new.__code__ not in _told:
             _told.add(new.__code__)
             warnings.warn(

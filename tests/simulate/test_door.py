@@ -273,10 +273,11 @@ class TestControllers:
         def push(gain):
             rollout(system, state, lambda s: Control(effort=gain * s.q), dt=DT, steps=1)
 
-        push(1.0)
+        for gain in range(4):
+            push(gain)
         with pytest.warns(UserWarning, match="is defined anew.*Controller"):
-            push(2.0)
-        push(3.0)
+            push(5.0)
+        push(6.0)
 
 
 def wandering(state, inputs):
