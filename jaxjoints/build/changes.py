@@ -13,13 +13,13 @@ from ..algebra.pytree import replace
 from ..couplings.coupling import Coupling
 from ..laws.fields import Field
 from ..laws.law import Law
-from ..model.groups import Group
 from ..model.system import System, located
 from .checks.values import read_pose
 
 # What each element has beside the fields of its record, and what stands for several of these.
-OF_JOINT = ("coupling", "frame_C", "frame_D", "laws", "erp", "cfm", "springs", "enabled")
-OF_TRANSMISSION = ("transmission", "laws", "erp", "cfm", "springs", "enabled")
+OF_ROWS = ("laws", "erp", "cfm", "springs", "enabled")
+OF_JOINT = ("coupling", "frame_C", "frame_D", *OF_ROWS, "max_effort")
+OF_TRANSMISSION = ("transmission", *OF_ROWS)
 
 
 def with_joint(self: System, name: str, **changes: Any) -> System:
@@ -46,9 +46,8 @@ def with_joint(self: System, name: str, **changes: Any) -> System:
     >>> print(system.joint("elbow").laws[0].upper)
     2.0
     """
-    g, i = located(self.groups, "joint", self.topology.joints, name)
-    group = _changed(self, self.groups[g], i, name, changes, "coupling", (*OF_JOINT, "max_effort"))
-    return replace(self, groups=(*self.groups[:g], group, *self.groups[g + 1 :]))
+    place = located(self.groups, "joint", self.topology.joints, name)
+    return _changed(self, "groups", place, name, changes, "coupling", OF_JOINT)
 
 
 def with_transmission(self: System, name: str, **changes: Any) -> System:
@@ -57,21 +56,18 @@ def with_transmission(self: System, name: str, **changes: Any) -> System:
     changes: fields of the transmission's record; `transmission`, `laws`, laws by their type, `erp`,
         `cfm`, `springs` and `enabled`
     """
-    g, i = located(self.transmissions, "transmission", self.topology.transmissions, name)
-    old = self.transmissions
-    group = _changed(self, old[g], i, name, changes, "transmission", OF_TRANSMISSION)
-    return replace(self, transmissions=(*old[:g], group, *old[g + 1 :]))
+    place = located(self.transmissions, "transmission", self.topology.transmissions, name)
+    return _changed(self, "transmissions", place, name, changes, "transmission", OF_TRANSMISSION)
 
 
 def with_field(self: System, name: str, field: Field | None = None, **changes: Any) -> System:
     """The system with a field replaced by a record of the same type, or some of its numbers
     changed by their names, as in `with_joint`.
     """
-    g, i = located(self.fields, "field", self.topology.fields, name)
+    place = located(self.fields, "field", self.topology.fields, name)
     if field is not None:
         changes["field"] = field
-    group = _changed(self, self.fields[g], i, name, changes, "field", ("field",))
-    return replace(self, fields=(*self.fields[:g], group, *self.fields[g + 1 :]))
+    return _changed(self, "fields", place, name, changes, "field", ("field",))
 
 
 # Methods where users look for them: see `start_state`.
@@ -82,21 +78,25 @@ System.with_field = with_field
 
 def _changed(
     system: System,
-    group: Group,
-    i: int,
+    kind: str,
+    place: tuple[int, int],
     name: str,
     changes: dict[str, Any],
     record: str,
     fields: tuple[str, ...],
-) -> Group:
-    """A group with some numbers of element i changed.
+) -> System:
+    """The system with some numbers of one element changed.
 
+    kind: "groups", "transmissions" or "fields"; place: of the element's group there, and in it
     record: the field of the group whose own fields may be named; fields: those of the group
     """
-    owner = f"{group.element} {name!r}"
-    ranks = _of_group(system, group)
-    old = group.member(i, ranks)
-    shapes = jax.tree.map(lambda shape: shape[:-1], _shapes(system, group), is_leaf=_is_shape)
+    groups, (g, i) = getattr(system, kind), place
+    built = jax.tree.unflatten(jax.tree.structure(system), system.topology.shapes)
+    built = getattr(built, kind)[g]
+    ranks = jax.tree.map(len, built, is_leaf=_is_shape)
+    # Of one element: without the axis of elements.
+    shapes = jax.tree.map(lambda shape: shape[:-1], built, is_leaf=_is_shape)
+    owner, old = f"{groups[g].element} {name!r}", groups[g].member(i, ranks)
     inner = {f.name for f in dataclasses.fields(getattr(old, record)) if f.name not in fields}
     laws = {_law_name(law): j for j, law in enumerate(getattr(old, "laws", ()))}
     new: dict[str, Any] = {}
@@ -128,7 +128,8 @@ def _changed(
         )
         for field, value in new.items()
     }
-    return group.with_member(i, read, ranks)
+    changed = groups[g].with_member(i, read, ranks)
+    return replace(system, **{kind: (*groups[:g], changed, *groups[g + 1 :])})
 
 
 def _read(owner: str, field: str, value: Any) -> Any:
@@ -209,26 +210,5 @@ def _law_name(law: Law) -> str:
 
 
 def _is_shape(value: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(size, int) for size in value)
-
-
-def _of_group(system: System, group: Group) -> Any:
-    return _picked(system, group, system.topology.ranks)
-
-
-def _shapes(system: System, group: Group) -> Any:
-    return _picked(system, group, system.topology.shapes)
-
-
-def _picked(system: System, group: Group, values: tuple) -> Any:
-    """What the topology says of each leaf of a group, in the place of the leaf."""
-    tree = jax.tree.unflatten(jax.tree.structure(system), values)
-    for groups, found in zip(
-        (system.groups, system.transmissions, system.fields),
-        (tree.groups, tree.transmissions, tree.fields),
-        strict=True,
-    ):
-        for each, picked in zip(groups, found, strict=True):
-            if each is group:
-                return picked
-    raise KeyError(group)
+    """Whether a value is the shape of a number, which has an axis of elements, and no records."""
+    return isinstance(value, tuple) and bool(value) and isinstance(value[0], int)

@@ -137,6 +137,7 @@ class Rattle(Scheme):
             ok=second.ok & closed,
             residual=jnp.maximum(first.residual, second.residual),
             error=first.error,
+            cause=first.cause,
             wrench=first.wrench + second.wrench,
             law_force=first.law_force + second.law_force,
             limit_force=first.limit_force + second.limit_force,

@@ -1,6 +1,5 @@
 """Rollouts: many steps in one compiled loop, in tiles, with records and checkpoints."""
 
-import operator
 import warnings
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -37,8 +36,8 @@ from .tiles import cores, default_tile, map_tiles
 
 # Functions that are trees already, as `jit` wants them.
 READY = (Partial, Readout, Controller)
-# The programs compiled so far, and the functions of the user in them.
-_compiled: dict[Hashable, list[tuple[Callable, ...]]] = {}
+# The programs compiled so far, and the identities of the user's functions in them, which JAX keeps.
+_compiled: dict[Hashable, list[tuple[int, ...]]] = {}
 # How often a program may be compiled for functions of the same code before that is told.
 UNTOLD = 4
 _told: set[Any] = set()
@@ -180,13 +179,14 @@ def _warn_of_compilation(arguments: tuple, static: dict[str, Any]) -> None:
     leaves, structure = jax.tree.flatten(others)
     shapes = tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
     key = codes, structure, shapes, tuple(static.values())
-    before = _compiled.setdefault(key, [])
-    if not any(all(map(operator.is_, functions, some)) for some in before):
-        before.append(tuple(functions))
+    before, identities = _compiled.setdefault(key, []), tuple(map(id, functions))
+    if identities in before or len(before) > UNTOLD:
+        return
+    before.append(identities)
     if len(before) <= UNTOLD:
         return
     for old, new in zip(before[0], functions, strict=True):
-        if new is not old and new.__code__ not in _told:
+        if id(new) != old and new.__code__ not in _told:
             _told.add(new.__code__)
             warnings.warn(
                 f"rollout: the function {new.__qualname__} (line {new.__code__.co_firstlineno}) is "

@@ -61,7 +61,7 @@ def test_a_step_says_what_it_did(mechanism):
     states = jj.replicate(state, 3)
     broken = jj.replace(states, velocity=states.velocity.at[0, 0, 1].set(jnp.nan))
     text = str(compiled(lambda state: jj.step(system, state, dt=1e-3)[1])(broken))
-    assert text.startswith("2 of 3 environments are sound.\n1 (1): STATE: NaN or infinity in the")
+    assert text.startswith("2 of 3 environments are sound.\n1 (1): STATE: NaN, infinity or a")
 
 
 def test_every_cause_has_a_sentence():

@@ -52,7 +52,7 @@ def test_frames_laws_and_efforts_are_kept():
         laws=laws,
         max_effort=5.0,
     )
-    world.joint("k", jj.Slider(), child="c", parent="a & b", frame_C=(0.0, 1.0, 0.0))
+    world.joint("k", jj.Slider(), child="c", parent="a & b", frame_C=(0.0, 1.0, 0.0), q=0.5)
     world.transmission("m", jj.transmissions.Mimic(2.0, 0.5), joints=("j", "k"))
     system, _ = world.build()
     again, _ = reloaded(system)
