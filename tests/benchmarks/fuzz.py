@@ -1,10 +1,11 @@
 """Random mechanisms by the thousand: what breaks, how often, and how to see it again.
 
-    python tests/benchmarks/fuzz.py --count 10000 --seed 0    seeds 0 to 9999
+    python tests/benchmarks/fuzz.py --count 10000    seeds 0 to 78, 128 mechanisms of each
     python tests/benchmarks/fuzz.py --count 10000 --seconds 600    as many of them as fit
-    python tests/benchmarks/fuzz.py --replay 17    one seed, with how its mechanism is built
+    python tests/benchmarks/fuzz.py --replay 17    one seed, with how its mechanisms are built
 
-A seed is one mechanism of `tests/support/fuzz.py`, which says what has to hold for it.
+A seed is a set of bodies, joints and laws of `tests/support/fuzz.py`, which says what has to hold
+for them. It is compiled once and rolled out with numbers of its own in each environment.
 """
 
 import argparse
@@ -23,7 +24,9 @@ import jax
 
 from support.quick import compile_quickly
 
-# Programs of as many mechanisms are kept: what is compiled once for all of them is compiled again.
+# Environments of a seed, each with numbers of its own.
+ENVIRONMENTS = 128
+# Programs of as many seeds are kept: what is compiled once for all of them is compiled again.
 KEPT = 20
 
 
@@ -33,7 +36,7 @@ def broken(seed: int) -> dict[str, str]:
     from support import fuzz
 
     try:
-        drawn = fuzz.mechanism(Random(seed))
+        drawn = fuzz.mechanism(Random(seed), environments=ENVIRONMENTS)
     except ValueError as error:
         return {"refused by the builder": str(error)}
     try:
@@ -47,15 +50,18 @@ def main(seeds: range, seconds: float) -> dict[str, list[int]]:
     """Seeds by the law that they break; prints each as it is found, and a table at the end."""
     seen, start, done = defaultdict(list), time.monotonic(), 0
     for done, seed in enumerate(seeds, start=1):
-        for law, where in broken(seed).items():
+        begin, laws = time.monotonic(), broken(seed)
+        print(f"seed {seed}: {len(laws)} broken, {time.monotonic() - begin:.0f} s", flush=True)
+        for law, where in laws.items():
             seen[law].append(seed)
-            print(f"seed {seed}: {law}: {where}", flush=True)
+            print(f"    {law}: {where}", flush=True)
         if done % KEPT == 0:
             jax.clear_caches()
         if time.monotonic() - start > seconds:
             break
-    print(f"\n{done} mechanisms in {time.monotonic() - start:.0f} s\n")
-    print("| what | mechanisms | seeds |\n|---|---|---|")
+    refused = len(seen["refused by the builder"])
+    print(f"\n{(done - refused) * ENVIRONMENTS} mechanisms in {time.monotonic() - start:.0f} s\n")
+    print("| what | seeds | which |\n|---|---|---|")
     print(f"| nothing | {done - len(set().union(*seen.values(), ()))} | |")
     for law, which in sorted(seen.items()):
         print(f"| {law} | {len(which)} | {', '.join(map(str, which))} |")
@@ -66,7 +72,7 @@ def replay(seed: int) -> None:
     """Print how the mechanism of a seed is built, and what it breaks."""
     from support import fuzz
 
-    print(*fuzz.mechanism(Random(seed)).lines, sep="\n")
+    print(*fuzz.mechanism(Random(seed), environments=ENVIRONMENTS).lines, sep="\n")
     for law, where in broken(seed).items():
         print(f"{law}: {where}")
 
@@ -81,6 +87,6 @@ if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     compile_quickly(os.environ)
     if given.replay is None:
-        main(range(given.seed, given.seed + given.count), given.seconds)
+        main(range(given.seed, given.seed - (-given.count // ENVIRONMENTS)), given.seconds)
     else:
         replay(given.replay)

@@ -399,36 +399,35 @@ def varied(generator: np.random.Generator, system: jj.System, environments: int)
     Where a body is and what a joint keeps stay, so that all environments start closed.
     """
 
-    def share(low, high, axes):
-        """A factor for each environment, behind this many axes."""
-        draws = np.exp(generator.uniform(np.log(low), np.log(high), environments))
-        return jnp.asarray(draws.reshape((1,) * axes + (-1,)))
+    def times(x: jax.Array, low: float, high: float) -> jax.Array:
+        """A number with an axis of environments, times a factor of each."""
+        return scaled_by(x, np.exp(generator.uniform(np.log(low), np.log(high), environments)))
 
-    def scaled(laws):
-        """Laws whose numbers shrink alike, so that lower ends stay below upper ones."""
-        shrink = {id(law): float(generator.uniform(0.2, 1.0)) for law in laws}
-        draws = {id(law): share(shrink[id(law)], 1.0, 0) for law in laws}
-        return tuple(
-            law
-            if isinstance(law, jj.Lock)
-            else jax.tree.map(lambda x, factor=draws[id(law)]: x[..., None] * factor, law)
-            for law in laws
+    def scaled_by(x: jax.Array, factors: np.ndarray) -> jax.Array:
+        return x[..., None] * factors.reshape((1,) * x.ndim + (-1,))
+
+    def smaller(law: jj.Law) -> jj.Law:
+        """A law whose numbers shrink alike, so that a lower end stays below an upper one."""
+        factors = generator.uniform(generator.uniform(0.2, 1.0), 1.0, environments)
+        # What a lock keeps is where the joint starts.
+        return (
+            law if isinstance(law, jj.Lock) else jax.tree.map(lambda x: scaled_by(x, factors), law)
         )
 
-    bodies = [share(0.1, 10.0, 0) for _ in range(system.mass.shape[0])]
-    masses = jnp.stack(bodies)
-    tilt = jnp.asarray(generator.normal(size=(3, environments)))
-    size = jnp.linalg.norm(system.gravity)
-    gravity = system.gravity[:, None] * share(0.5, 2.0, 1) + 0.1 * size * tilt
+    masses = np.stack([np.exp(generator.uniform(-2.0, 2.0, environments)) for _ in system.mass])
+    tilt = generator.normal(size=(3, environments)) * np.linalg.norm(system.gravity)
     kinds = {
-        kind: tuple(jj.replace(group, laws=scaled(group.laws)) for group in getattr(system, kind))
+        kind: tuple(
+            jj.replace(group, laws=tuple(map(smaller, group.laws)))
+            for group in getattr(system, kind)
+        )
         for kind in ("groups", "transmissions")
     }
     return jj.replace(
         system,
         mass=system.mass[:, None] * masses,
-        inertia=system.inertia[..., None] * masses * share(0.3, 3.0, 3),
-        gravity=gravity,
+        inertia=times(system.inertia, 0.3, 3.0) * masses[None, None],
+        gravity=times(system.gravity, 0.5, 2.0) + 0.1 * tilt,
         **kinds,
     )
 
@@ -506,10 +505,10 @@ def rolled(drawn: Mechanism, inputs: tuple) -> tuple[jj.State, jj.Info]:
 def loss(drawn: Mechanism, own: tuple, shared: jax.Array, inputs: tuple) -> tuple:
     """A number that depends on where the sound environments end, and their records.
 
-    own: masses and velocities of each environment; shared: gravity of all
+    own: masses and velocities of each environment; shared: a factor of gravity in all of them
     """
     system, state, control = inputs
-    system = jj.replace(system, mass=own[0], gravity=shared)
+    system = jj.replace(system, mass=own[0], gravity=shared * system.gravity)
     states, infos = rolled(drawn, (system, jj.replace(state, velocity=own[1]), control))
     sound = np.arange(len(drawn)) != drawn.bad
     end = jax.tree.map(lambda x: x[-1], states)
@@ -539,7 +538,8 @@ def examine(drawn: Mechanism, reference: bool = True) -> dict[str, str]:
 
         def outcome(inputs):
             system, state, _ = inputs
-            (_, records), slopes = sloped((system.mass, state.velocity), system.gravity, inputs)
+            one = jnp.ones((), system.mass.dtype)
+            (_, records), slopes = sloped((system.mass, state.velocity), one, inputs)
             return records, slopes
     else:
 
