@@ -64,6 +64,7 @@ from .solve.newton import Newton
 from .solve.problem import Solver
 from .tools import identification, joint_space
 from .viewing import plots
+from .viewing.live import Live, live
 from .viewing.page import View, view
 
 __all__ = [
@@ -198,6 +199,8 @@ __all__ = [
     # looking
     "view",
     "View",
+    "live",
+    "Live",
     # records
     "struct",
     "static",

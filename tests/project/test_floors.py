@@ -25,7 +25,7 @@ IMPORTS_OF_FOLDERS = {
     "cli": {
         *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "viewing"),
     },
-    "viewing": {"algebra", "build", "couplings", "laws", "model", "models", "simulate"},
+    "viewing": {"algebra", "build", "couplings", "laws", "model", "models", "schemes", "simulate"},
 }
 # What may stand in the package's root.
 PAGES = {"README.md", "EXTENDING.md", "GLOSSARY.md", "architecture.svg"}

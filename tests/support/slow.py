@@ -398,6 +398,14 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
     "tools/test_rigidbodydynamics.py": {
         "test_everything_is_as_its_interface_says": ("Planar", "Revolute", "SPQuatFloating"),
     },
+    "viewing/test_live.py": dict.fromkeys(
+        (
+            "test_a_posed_linkage_is_closed",
+            "test_a_running_arm_follows_the_sliders_of_its_servos",
+            "test_free_bodies_stay_while_others_are_posed",
+        ),
+        (),
+    ),
 }
 
 
