@@ -62,13 +62,16 @@ from .solve.derivative import Implicit, Unrolled
 from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
 from .solve.problem import Solver
-from .tools import identification, joint_space
+from .tools import goals, identification, joint_space
+from .tools.closure import AssemblyError, Closure, assemble, inverse_kinematics
+from .tools.diagnosis import Diagnosis, diagnose
 from .viewing import plots
 from .viewing.page import View, view
 
 __all__ = [
     # families: functions of coordinates, shapes that touch, forces from outside, couplings of
-    # coordinates, one joint in joint space, parameters from recordings, row laws, plots
+    # coordinates, one joint in joint space, parameters from recordings, row laws, goals of an
+    # assembly, plots
     "functions",
     "shapes",
     "fields",
@@ -76,6 +79,7 @@ __all__ = [
     "joint_space",
     "identification",
     "forces",
+    "goals",
     "plots",
     # mechanisms from files
     "models",
@@ -195,6 +199,13 @@ __all__ = [
     "readout",
     "Readout",
     "Readings",
+    # assembling, and what a mechanism is like
+    "assemble",
+    "inverse_kinematics",
+    "AssemblyError",
+    "Closure",
+    "diagnose",
+    "Diagnosis",
     # looking
     "view",
     "View",

@@ -302,10 +302,12 @@ class SystemBuilder:
         _add("field", self._fields, name, FieldSpec(read_field(owner, field), bodies))
         return name
 
-    def build(self) -> tuple[System, State]:
+    def build(self, *, rough: bool = False) -> tuple[System, State]:
         """The system and the state it starts from.
 
         Joints place the bodies that have no pose: see `start_state`.
+
+        rough: the start is a guess for `assemble`, as in `start_state`
 
         Raises: ValueError for a builder without bodies, for q and qd that contradict the poses, and
             for a field that is not finite at the start.
@@ -344,6 +346,7 @@ class SystemBuilder:
             qd=_present(joints, "qd"),
             pose=_present(bodies, "pose"),
             velocity=_present(bodies, "velocity"),
+            rough=rough,
         )
         check_fields_at_start(system, state)
         return system, state

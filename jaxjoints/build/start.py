@@ -52,6 +52,7 @@ def start_state(
     qd: Mapping[str, Any] | None = None,
     pose: Mapping[str, Any] | None = None,
     velocity: Mapping[str, Any] | None = None,
+    rough: bool = False,
 ) -> State:
     """A state of a system, from coordinates by the names of joints and poses by those of bodies.
 
@@ -71,6 +72,8 @@ def start_state(
     velocity: linear velocity of the body frame's origin, then angular velocity, world axes [m/s,
         rad/s], shape (6, *batch); it counts in place of the speeds of the joint that places the
         body
+    rough: the state is a guess for `assemble`: joints may be open, coordinates outside their
+        limits, and q and qd of joints that close loops need not fit
 
     Raises: ValueError for unknown names, for q and qd that contradict the poses, and for a coupling
         whose pose is not finite.
@@ -136,7 +139,7 @@ def start_state(
         if name in velocity:
             T = motions[body][0]
             motions[body] = T, _body_twist(T, velocity[name])
-    for joint in qd:
+    for joint in () if rough else qd:
         if joint not in driven:
             raise ValueError(
                 f"joint {joint!r}: qd {qd[joint]} has no effect, its bodies move as they are given "
@@ -146,8 +149,9 @@ def start_state(
         kind, between = type(joints[j][0]).__name__, (motions[end.child], motions[end.parent])
         if j not in coordinates:
             coordinates[j], *gap = _closed(*joints[j], *between, q.get(joint), batch=axes)
-            _check_closed(joint, kind, coordinates[j], q.get(joint), *gap)
-        if joints[j][0].velocity_rows:
+            if not rough:
+                _check_closed(joint, kind, coordinates[j], q.get(joint), *gap)
+        if joints[j][0].velocity_rows and not rough:
             slip, size = _slip(*joints[j], *between, batch=axes)
             _warn_of_slip(joint, kind, slip, size)
 
@@ -168,8 +172,9 @@ def start_state(
     )
     if state.engagement.size:
         state = replace(state, engagement=_engaged(wide, state))
-    _warn_of_limits(system, state)
-    _warn_of_transmissions(system, state)
+    if not rough:
+        _warn_of_limits(system, state)
+        _warn_of_transmissions(system, state)
     return state
 
 
@@ -373,8 +378,8 @@ def _check_closed(joint, kind, value, stated, error, rate, size, speed) -> None:
     if not error <= rounding:
         warnings.warn(
             f"joint {joint!r}: the frames of this {kind} miss each other by {float(error):.3g} m "
-            "or rad at the start; `project` closes small gaps, otherwise give poses or coordinates "
-            "that fit",
+            "or rad at the start; `assemble` closes it from there (rough=True), otherwise give "
+            "poses or coordinates that fit",
             stacklevel=4,
         )
     elif not rate <= _rounding(value.dtype) * (1 + float(speed)):
@@ -423,7 +428,7 @@ def _warn_of_transmissions(system: System, state: State) -> None:
         if not error <= rounding * (1 + float(jnp.max(jnp.abs(state.q), initial=0.0))):
             warnings.warn(
                 f"{owner}: its value is {float(error):.3g} at the start and is to be 0; `project` "
-                "closes small gaps, otherwise give coordinates that fit",
+                "closes small gaps and `assemble` any, otherwise give coordinates that fit",
                 stacklevel=4,
             )
         elif not rate <= rounding * (1 + float(jnp.max(jnp.abs(state.omega), initial=0.0))):

@@ -7,6 +7,7 @@ from jax import Array
 
 from ..algebra.pytree import expand
 from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate_inverse
+from ..laws.limits import LimitForce, Limits
 from .batch import batch_shape
 from .kinematics import (
     Mechanism,
@@ -84,6 +85,26 @@ def momentum(system: System, state: State) -> Array:
     spin = quat_rotate(q, matvec(system.inertia, quat_rotate_inverse(q, state.omega)))
     angular = jnp.where(moving[None], spin, 0.0) + cross(state.position, linear)
     return jnp.concatenate([jnp.sum(linear, axis=1), jnp.sum(angular, axis=1)], axis=0)
+
+
+def coordinate_limits(system: System) -> np.ndarray:
+    """Tightest bounds of each coordinate by its laws, (environments or 1, coordinates, 2)."""
+    found = []
+    for group in system.groups:
+        for law in group.laws:
+            if not isinstance(law, Limits | LimitForce):
+                continue
+            for side, bound in enumerate((law.lower, law.upper)):
+                if bound is not None:
+                    bound = np.asarray(bound, float)
+                    at = [start + law.coordinate for start in group.start]
+                    found.append((at, side, np.moveaxis(bound.reshape(len(at), -1), 0, 1)))
+    rows = max((len(bound) for _, _, bound in found), default=1)
+    limits = np.tile([-np.inf, np.inf], (rows, system.coordinates, 1))
+    for at, side, bound in found:
+        tightest = np.minimum if side else np.maximum
+        limits[:, at, side] = tightest(limits[:, at, side], bound)
+    return limits
 
 
 def _ready(system: System, state: State) -> tuple[Mechanism, State]:

@@ -67,6 +67,7 @@ class System:
         qd: Mapping[str, Any] | None = None,
         pose: Mapping[str, Any] | None = None,
         velocity: Mapping[str, Any] | None = None,
+        rough: bool = False,
     ) -> State:
         """See `start_state`."""
         raise NotImplementedError
