@@ -40,6 +40,7 @@ from .checks.values import (
     read_numbers,
     read_pose,
     read_velocity,
+    stacked,
 )
 from .contacts import add_contact
 from .grouping import field_groups, joint_groups, transmission_groups
@@ -52,6 +53,11 @@ class SystemBuilder:
 
     Bodies come before the joints that connect them, joints before the transmissions that couple
     them. Units are SI and radians. Every argument is checked when it is passed.
+
+    Numbers may be traced: a builder inside of `jit` or `grad` makes a system whose dimensions,
+    masses, axes and laws are differentiated. Traced numbers are checked for their shapes alone;
+    what is wrong with their values shows in `Info.cause` and `diagnose`. What shapes the program
+    (names, graph, static fields, whether limits are equal and make a `Lock`) is not traced.
 
     gravity: acceleration in the world [m/s²], shape (3,)
     erp, cfm: softness of the bilateral rows of joints that state none, as in `Softness`; hard
@@ -327,12 +333,11 @@ class SystemBuilder:
             moving=tuple(body.moving for body in bodies.values()),
             notes=tuple(self._notes),
         )
-        dtype = precision()
         system = System(
-            mass=jnp.array([body.mass for body in bodies.values()], dtype),
-            inertia=jnp.array(np.stack([b.inertia for b in bodies.values()], axis=-1), dtype),
-            com=jnp.array(np.stack([b.com for b in bodies.values()], axis=-1), dtype),
-            gravity=jnp.array(self._gravity, dtype),
+            mass=stacked([body.mass for body in bodies.values()]),
+            inertia=stacked([body.inertia for body in bodies.values()]),
+            com=stacked([body.com for body in bodies.values()]),
+            gravity=jnp.array(self._gravity, precision()),
             groups=groups,
             transmissions=transmission_groups(self._transmissions, list(joints), groups),
             fields=field_groups(self._fields, index, topology.moving),
@@ -368,7 +373,7 @@ class SystemBuilder:
         """
         bodies = [(self._bodies.get(name), frame) for name, frame in ends]
         return [
-            (body.mass, body.inertia, np.asarray(frame.p) - body.com)
+            (body.mass, body.inertia, frame.p - body.com)
             for body, frame in bodies
             if body is not None and body.moving
         ]

@@ -4,13 +4,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from ..model.groups import FieldGroup, JointGroup, TransmissionGroup
 from ..model.system import WORLD_INDEX
-from .checks.values import precision
+from .checks.values import stacked
 from .specs import FieldSpec, JointSpec, TransmissionSpec, structure_and_shapes
 
 
@@ -120,6 +118,6 @@ def _stacked(trees: Sequence[Any]) -> Any:
     """Several trees of one structure as one, with an axis of the trees after its other axes."""
 
     def stack(*leaves: Array) -> Array:
-        return jnp.array(np.stack(leaves, axis=-1), precision())
+        return stacked(leaves)
 
     return jax.tree.map(stack, *trees)

@@ -14,6 +14,7 @@ from ..laws.fields import Field
 from ..laws.law import Law
 from ..laws.softness import Bushing, Compliance
 from ..laws.transmissions import Transmission
+from .checks.values import is_traced
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,16 @@ class BodySpec:
     moving: False for a body of prescribed motion
     """
 
-    mass: float
-    inertia: np.ndarray
-    com: np.ndarray
+    mass: float | Array
+    inertia: np.ndarray | Array
+    com: np.ndarray | Array
     pose: Pose | None
     velocity: Array | None
     moving: bool
 
     def __str__(self) -> str:
+        if is_traced((self.mass, self.com)):
+            return "mass and com that JAX is tracing"
         return f"mass {self.mass:g}, com {self.com.tolist()}"
 
 
@@ -47,10 +50,12 @@ class RowSoftness:
 
     @property
     def is_rigid(self) -> bool:
-        """Whether all rows are rigid, so that position projection corrects their errors."""
+        """Whether all rows are rigid, so that position projection corrects their errors; rows whose
+        softness is traced are not.
+        """
         if isinstance(self.springs, Compliance):
-            return not self.springs.compliance.any()
-        return self.springs is None and not self.cfm.any()
+            return not is_traced(self.springs) and not self.springs.compliance.any()
+        return self.springs is None and not is_traced(self.cfm) and not self.cfm.any()
 
 
 @dataclass(frozen=True)
