@@ -35,6 +35,7 @@ from .couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .laws import fields, transmissions
+from .laws.constraints import Constraint
 from .laws.contact import ContactFriction, ContactLimits, contact_laws
 from .laws.drives import Armature, Effort, Motor, Servo
 from .laws.engagement import Engagement
@@ -145,6 +146,8 @@ __all__ = [
     "Chart",
     "Residual",
     "Derived",
+    # constraints between any number of bodies
+    "Constraint",
     # laws
     "Law",
     "CoordinateState",

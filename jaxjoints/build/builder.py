@@ -12,6 +12,7 @@ from ..algebra.pytree import replace
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
 from ..couplings.nonholonomic import extra_rows
+from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
 from ..laws.softness import Bushing, Compliance, Softness
@@ -20,6 +21,7 @@ from ..model.groups import Topology
 from ..model.state import State
 from ..model.system import WORLD, WORLD_INDEX, System
 from .checks.bodies import read_inertia, read_mass
+from .checks.constraints import read_constraint
 from .checks.couplings import notes_on_turns, read_coupling, warn_of_one_component
 from .checks.fields import check_fields_at_start, read_field
 from .checks.joints import (
@@ -43,8 +45,8 @@ from .checks.values import (
     stacked,
 )
 from .contacts import add_contact
-from .grouping import field_groups, joint_groups, transmission_groups
-from .specs import BodySpec, FieldSpec, JointSpec, RowSoftness, TransmissionSpec
+from .grouping import constraint_groups, field_groups, joint_groups, transmission_groups
+from .specs import BodySpec, ConstraintSpec, FieldSpec, JointSpec, RowSoftness, TransmissionSpec
 from .start import start_state
 
 
@@ -96,6 +98,7 @@ class SystemBuilder:
         self._joints: dict[str, JointSpec] = {}
         self._transmissions: dict[str, TransmissionSpec] = {}
         self._fields: dict[str, FieldSpec] = {}
+        self._constraints: dict[str, ConstraintSpec] = {}
         self._notes: list[str] = []
 
     def body(
@@ -286,6 +289,41 @@ class SystemBuilder:
         self._notes += notes
         return name
 
+    def constraint(
+        self,
+        name: str,
+        constraint: Constraint,
+        *,
+        bodies: str | Sequence[str],
+        softness: Softness | Compliance | Bushing | None = None,
+        enabled: bool | None = None,
+    ) -> str:
+        """Hold functions of the motion of bodies at 0; returns its name.
+
+        constraint: the record of the functions, at position, velocity or acceleration level
+        bodies: names of the bodies whose motions it reads, which the builder has already, in the
+            order of its functions
+        softness: of its rows; by default the builder's
+        enabled: as in `joint`
+
+        Raises: ValueError naming the constraint, the argument, its value and the rule.
+        """
+        owner = f"constraint {name!r}"
+        rule = "bodies are added before their constraints"
+        bodies = read_names(owner, bodies, self._bodies, element="body", rule=rule)
+        if not any(self._bodies[body].moving for body in bodies):
+            raise ValueError(f"{owner}: none of {list(bodies)} can be moved; name one that can")
+        constraint = read_constraint(owner, constraint, len(bodies))
+        rows = self._row_softness(owner, softness, constraint.rows)
+        if isinstance(rows.springs, Compliance) and rows.springs.damping is None:
+            raise ValueError(
+                f"{owner}: damping of a Compliance must be given; the inertia that a constraint "
+                "moves depends on where its bodies are"
+            )
+        spec = ConstraintSpec(constraint, bodies, rows, read_switch(owner, enabled))
+        _add("constraint", self._constraints, name, spec)
+        return name
+
     def field(self, name: str, field: Field, *, bodies: str | Sequence[str] | None = None) -> str:
         """Add a force from outside of all joints, on single bodies; returns its name.
 
@@ -330,6 +368,7 @@ class SystemBuilder:
             joints=tuple(joints),
             transmissions=tuple(self._transmissions),
             fields=tuple(self._fields),
+            constraints=tuple(self._constraints),
             moving=tuple(body.moving for body in bodies.values()),
             notes=tuple(self._notes),
         )
@@ -341,6 +380,7 @@ class SystemBuilder:
             groups=groups,
             transmissions=transmission_groups(self._transmissions, list(joints), groups),
             fields=field_groups(self._fields, index, topology.moving),
+            constraints=constraint_groups(self._constraints, index),
             topology=topology,
         )
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(system))

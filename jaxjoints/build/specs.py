@@ -10,6 +10,7 @@ from jax import Array
 
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
+from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
 from ..laws.softness import Bushing, Compliance
@@ -112,6 +113,24 @@ class TransmissionSpec:
         """Fields of the `TransmissionGroup` whose leaves have an axis of transmissions."""
         names = ("transmission", "laws", "enabled")
         return {name: getattr(self, name) for name in names} | vars(self.softness)
+
+
+@dataclass(frozen=True)
+class ConstraintSpec:
+    """A constraint, its records checked: the arguments of `SystemBuilder.constraint`."""
+
+    constraint: Constraint
+    bodies: tuple[str, ...]
+    softness: RowSoftness
+    enabled: np.ndarray | None
+
+    def __str__(self) -> str:
+        return f"{type(self.constraint).__name__} of {', '.join(map(repr, self.bodies))}"
+
+    @property
+    def stacked_fields(self) -> dict[str, Any]:
+        """Fields of the `ConstraintGroup` whose leaves have an axis of constraints."""
+        return {"constraint": self.constraint, "enabled": self.enabled} | vars(self.softness)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from ..model.kinematics import (
     with_unit_quaternions,
     with_world,
 )
+from ..model.measures import element_errors
 from ..model.state import State
 from ..model.system import WORLD_INDEX, System
 from .checks.values import (
@@ -175,6 +176,7 @@ def start_state(
     if not rough:
         _warn_of_limits(system, state)
         _warn_of_transmissions(system, state)
+        _warn_of_constraints(system, state)
     return state
 
 
@@ -433,6 +435,30 @@ def _warn_of_transmissions(system: System, state: State) -> None:
             )
         elif not rate <= rounding * (1 + float(jnp.max(jnp.abs(state.omega), initial=0.0))):
             warnings.warn(f"{owner}: its value {_parts(rate)}", stacklevel=4)
+
+
+def _warn_of_constraints(system: System, state: State) -> None:
+    """Warn of constraints whose errors are not 0 at the start.
+
+    Raises: ValueError for one that is not finite there
+    """
+    if is_traced((system, state)) or not system.constraints:
+        return
+    count = len(system.topology.constraints)
+    errors = np.asarray(element_errors(mechanism_of(system, state.time.ndim), state))[-count:]
+    rounding = _rounding(state.q.dtype) * (1 + float(jnp.max(jnp.abs(state.position))))
+    for name, error in zip(system.topology.constraints, errors, strict=True):
+        if not np.isfinite(error).all():
+            raise ValueError(
+                f"constraint {name!r}: its error is not finite where its bodies start; guard its "
+                "divisions, roots and norms, or start elsewhere"
+            )
+        if error.max() > rounding:
+            warnings.warn(
+                f"constraint {name!r}: its error is {error.max():.3g} at the start and is to be 0; "
+                "`project` closes small errors and `assemble` any (rough=True)",
+                stacklevel=4,
+            )
 
 
 def _warn_of_slip(joint, kind, slip, size) -> None:

@@ -11,7 +11,7 @@ from ..laws.limits import LimitForce, Limits
 from .batch import batch_shape
 from .kinematics import (
     Mechanism,
-    gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
     moving_bodies,
     prepare,
@@ -26,7 +26,7 @@ def coordinates(system: System, state: State) -> Array:
     """Coordinates of all joints, continued from `state.q`, shape (coordinates, *batch)."""
     mechanism, state = _ready(system, state)
     joints = joint_kinematics(mechanism, state)
-    return gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+    return joint_coordinates(mechanism, joints, state)
 
 
 def joint_errors(system: System, state: State) -> Array:
@@ -36,13 +36,14 @@ def joint_errors(system: System, state: State) -> Array:
 
 def element_errors(mechanism: Mechanism, state: State) -> Array:
     """Largest bilateral error of each joint, then of each transmission with values that are kept at
-    0, shape (joints + transmissions, *batch).
+    0, then of each constraint, shape (joints + transmissions + constraints, *batch).
     """
     system, joints = mechanism.system, joint_kinematics(mechanism, state)
     first = len(system.topology.joints)
-    count = first + len(system.topology.transmissions)
+    second = first + len(system.topology.transmissions)
+    count = second + len(system.topology.constraints)
     errors = jnp.zeros((count, *state.time.shape), state.q.dtype)
-    for group, joint in zip(system.groups, joints, strict=True):
+    for group, joint in zip(system.groups, joints, strict=False):
         if group.coupling.dof < 6:
             worst = jnp.max(jnp.abs(joint.rows.error), axis=0)
             errors = errors.at[np.array(group.joints)].set(worst)
@@ -51,6 +52,9 @@ def element_errors(mechanism: Mechanism, state: State) -> Array:
             value, _ = transmission_rows(mechanism, group, joints)
             worst = jnp.max(jnp.abs(value[np.array(group.held)]), axis=0)
             errors = errors.at[first + np.array(group.members)].set(worst)
+    for group, rows in zip(system.constraints, joints[len(system.groups) :], strict=True):
+        worst = jnp.max(jnp.abs(rows.error), axis=0)
+        errors = errors.at[second + np.array(group.members)].set(worst)
     return errors
 
 

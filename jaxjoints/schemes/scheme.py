@@ -71,7 +71,7 @@ def step_info(
     """
     system, batch = mechanism.system, new.time.shape
     errors, far = [jnp.zeros(batch, dt.dtype)], [jnp.zeros(batch, dt.dtype)]
-    for group, joint in zip(system.groups, joints, strict=True):
+    for group, joint in zip(system.groups, joints, strict=False):
         if group.coupling.dof < 6:
             error = _of_enabled(group, jnp.abs(joint.rows.error))
             errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
@@ -82,9 +82,13 @@ def step_info(
             error = _of_enabled(group, jnp.abs(value[np.array(group.held)]))
             errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
             far += errors[-1:] if group.rigid else []
+    for group, rows in zip(system.constraints, joints[len(system.groups) :], strict=True):
+        error = _of_enabled(group, jnp.abs(rows.error))
+        errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
+        far += errors[-1:] if group.rigid else []
     far = jnp.max(jnp.stack(far), axis=0) > OPEN
     parallel = jnp.zeros(batch, bool)
-    for group, joint in zip(system.groups, joints, strict=True):
+    for group, joint in zip(system.groups, joints, strict=False):
         if group.coupling.dof > 1:
             parallel = parallel | jnp.any(singular(group, joint), axis=0)
     impulses = joint_impulses(mechanism, joints, problem, solution, new)
@@ -97,6 +101,7 @@ def step_info(
         law_force=impulses.law / dt,
         limit_force=impulses.limit / dt,
         transmission_force=impulses.transmission / dt,
+        constraint_force=impulses.constraint / dt,
         cause=jnp.where(far, Cause.OPEN, jnp.where(parallel, Cause.SINGULAR, Cause.NONE)),
     )
 

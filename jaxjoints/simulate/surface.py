@@ -20,6 +20,7 @@ from ..model.kinematics import (
     Mechanism,
     coordinate_speeds,
     gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
     quaternion_components,
     with_unit_quaternions,
@@ -90,9 +91,10 @@ def _all_speeds(system: System, state: State) -> Array:
 
 
 def _warn_of_gaps(system: System, before: Array, after: Array) -> None:
-    """Warn of what a projection left open; errors of (joints + transmissions, *batch)."""
+    """Warn of what a projection left open; errors as those of `element_errors`."""
     names = [f"joint {name!r}" for name in system.topology.joints]
     names += [f"transmission {name!r}" for name in system.topology.transmissions]
+    names += [f"constraint {name!r}" for name in system.topology.constraints]
     before, after = (
         np.asarray(x).reshape(len(names), -1).max(axis=1, initial=0.0) for x in (before, after)
     )
@@ -116,7 +118,7 @@ def measured(
     still, broken = cause != Cause.NONE, cause == Cause.STATE
     at = with_unit_quaternions(chosen(broken, safe, state))
     joints = joint_kinematics(mechanism, at)
-    q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], at)
+    q = joint_coordinates(mechanism, joints, at)
     known = jnp.where(broken, state.q, q)
     state = replace(state, q=jnp.where(still, stop_gradient(known), known))
     if info is None:
@@ -130,7 +132,7 @@ def surface_speeds(
 ) -> Array:
     """See `speeds`; joints: kinematics of the state."""
     twist = surface_twists(mechanism, joints, state)
-    groups = zip(mechanism.system.groups, joints, strict=True)
+    groups = zip(mechanism.system.groups, joints, strict=False)
     parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
     return gather_coordinates(mechanism, parts, state)
 

@@ -37,6 +37,7 @@ from ..model.kinematics import (
     body_twists,
     coordinate_speeds,
     gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
     quaternion_components,
     transmission_rows,
@@ -86,7 +87,8 @@ class Closure:
 
     joint_error: of each joint: the largest error of its rows, or the way past a limit, shape
         (joints, *batch)
-    transmission_error: of each transmission likewise, shape (transmissions, *batch)
+    transmission_error, constraint_error: of each transmission and of each constraint likewise,
+        shape (transmissions, *batch) and (constraints, *batch)
     coordinate_error: of coordinates that were to take a value, else 0, (coordinates, *batch)
     goal_error: largest error of each goal, shape (goals, *batch)
     speed_error: of coordinates that were to move at a speed, else 0 [m/s or rad/s], (coordinates,
@@ -98,6 +100,7 @@ class Closure:
 
     joint_error: Array
     transmission_error: Array
+    constraint_error: Array
     coordinate_error: Array
     goal_error: Array
     speed_error: Array
@@ -266,7 +269,7 @@ def _assembled(
     # Where goals are out of reach the state has a derivative along what was found.
     state = _with_derivative(equal, guess, search.best, search.worst < ON_BOUND)
     known = joint_kinematics(mechanism, state)
-    q = gather_coordinates(mechanism, [joint.rows.q for joint in known], state)
+    q = joint_coordinates(mechanism, known, state)
     state = replace(state, q=q)
     twist = _fitting_twists(
         mechanism_of(with_goals(placed, joints, 0 * search.present), axes), state
@@ -313,7 +316,7 @@ def _problem(mechanism: Mechanism, state: State, damping: Array) -> tuple[RowPro
     problem = row_problem(mechanism, joints, interval, Closing(damping))
     A = diagonal(problem)
     problem = replace(problem, diagonal=A, compliance=problem.compliance + damping[None, None] * A)
-    return problem, gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+    return problem, joint_coordinates(mechanism, joints, state)
 
 
 def _errors(problem: RowProblem, damping: Array) -> tuple[Array, Array]:
@@ -484,10 +487,10 @@ def _closure(
     """See `Closure`; joints: how many joints of the mechanism are no goals."""
     system, known = mechanism.system, joint_kinematics(mechanism, state)
     errors = element_errors(mechanism, state)
-    count_all = len(system.topology.joints)
-    of_joints, of_goals, of_transmissions = jnp.split(errors, [joints, count_all])
+    ends = np.cumsum([len(system.topology.joints), len(system.topology.transmissions)])
+    of_joints, of_goals, of_transmissions, of_constraints = jnp.split(errors, [joints, *ends])
     values, speeds = [], []
-    for group, joint in zip(system.groups, known, strict=True):
+    for group, joint in zip(system.groups, known, strict=False):
         q, places = joint.rows.q, np.array(group.joints)
         off, rate = jnp.zeros_like(q), jnp.zeros_like(q)
         qd = coordinate_speeds(group, joint, twist)
@@ -511,6 +514,10 @@ def _closure(
         if group.enabled is not None:
             on = (group.enabled > 0).astype(value.dtype)
             of_transmissions = of_transmissions.at[np.array(group.members)].multiply(on)
+    for group in system.constraints:
+        if group.enabled is not None:
+            on = (group.enabled > 0).astype(errors.dtype)
+            of_constraints = of_constraints.at[np.array(group.members)].multiply(on)
     values, speeds = (gather_coordinates(mechanism, x, state) for x in (values, speeds))
     own = sum(group.coupling.dof * len(group.joints) for group in system.groups)
     own -= sum(g.coupling.dof * len(g.joints) for g in system.groups if g.joints[0] >= joints)
@@ -526,10 +533,11 @@ def _closure(
     return Closure(
         joint_error=of_joints,
         transmission_error=of_transmissions,
+        constraint_error=of_constraints,
         coordinate_error=values[:own],
         goal_error=of_goals,
         speed_error=speeds[:own],
-        closed=least(tolerance, of_joints, of_transmissions),
+        closed=least(tolerance, of_joints, of_transmissions, of_constraints),
         reached=least(tolerance, of_goals, values[:own])
         & least(SPEED_TOLERANCE[errors.dtype.itemsize] * speed_scale, speeds[:own]),
         iterations=count,
@@ -550,6 +558,7 @@ def _check(system: System, goals: tuple[str, ...], state: State, closure: Closur
     parts = (
         (closed, "is open, or past a limit, by", "m or rad", closure.joint_error, "joint"),
         (closed, "is off by", "", closure.transmission_error, "transmission"),
+        (closed, "is off by", "", closure.constraint_error, "constraint"),
         (reached, "is off its value by", "m or rad", closure.coordinate_error, None),
         (reached, "is missed by", "m or rad", closure.goal_error, "goal"),
         (reached, "is off its speed by", "m/s or rad/s", closure.speed_error, None),
@@ -557,6 +566,7 @@ def _check(system: System, goals: tuple[str, ...], state: State, closure: Closur
     names = {
         "joint": system.topology.joints,
         "transmission": system.topology.transmissions,
+        "constraint": system.topology.constraints,
         "goal": goals,
     }
     found = []

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..algebra.compiler import QUICK
-from ..model.groups import JointGroup, TransmissionGroup
+from ..model.groups import Group, JointGroup
 from ..model.kinematics import (
     coordinate_wrenches,
     joint_kinematics,
@@ -127,6 +127,7 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
     conditioning = float(values[rank - 1] / values[0]) if rank else 1.0
     names = [f"joint {name!r}" for name in topology.joints]
     names += [f"transmission {name!r}" for name in topology.transmissions]
+    names += [f"constraint {name!r}" for name in topology.constraints]
     gaps = {
         name: float(error)
         for name, error in zip(names, measured["errors"], strict=True)
@@ -211,7 +212,7 @@ def _measured(system: System, state: State) -> dict[str, Any]:
     groups = mechanism.system.groups
     wrenches = [
         wrenches_on_bodies(group, joint, range(6 - group.coupling.dof))
-        for group, joint in zip(groups, joints, strict=True)
+        for group, joint in zip(groups, joints, strict=False)
         if group.coupling.dof < 6
     ]
     for group in mechanism.system.transmissions:
@@ -219,12 +220,15 @@ def _measured(system: System, state: State) -> dict[str, Any]:
             sides = transmission_rows(mechanism, group, joints)[1]
             wrenches.append(tuple(side[:, np.array(group.held)] for side in sides))
     locked = jnp.zeros(len(system.topology.joints), bool)
-    for group, joint in zip(groups, joints, strict=True):
+    for group, joint in zip(groups, joints, strict=False):
         if group.coupling.dof > 1:
             locked = locked.at[np.array(group.joints)].set(singular(group, joint))
     errors = element_errors(mechanism, state)
-    for n, elements in ((0, groups), (len(system.topology.joints), mechanism.system.transmissions)):
-        for group in elements:
+    wrenches += [rows.H for rows in joints[len(groups) :]]
+    elements = groups, mechanism.system.transmissions, mechanism.system.constraints
+    firsts = np.cumsum([0, len(system.topology.joints), len(system.topology.transmissions)])
+    for n, of_kind in zip(firsts, elements, strict=True):
+        for group in of_kind:
             if group.enabled is not None:
                 on = (group.enabled > 0).astype(errors.dtype)
                 errors = errors.at[n + np.array(group.members)].multiply(on)
@@ -235,22 +239,25 @@ def _measured(system: System, state: State) -> dict[str, Any]:
         "wrenches": wrenches,
         "along": [
             coordinate_wrenches(group, joint) if group.coupling.dof else None
-            for group, joint in zip(groups, joints, strict=True)
+            for group, joint in zip(groups, joints, strict=False)
         ],
     }
 
 
 def _blocks(system: System, measured: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Rows (rows, 6 bodies) of each joint and transmission that holds something, by what it is."""
-    joints: list[JointGroup | TransmissionGroup] = [g for g in system.groups if g.coupling.dof < 6]
-    transmissions = [group for group in system.transmissions if group.held]
+    groups: list[Group] = [group for group in system.groups if group.coupling.dof < 6]
+    groups += [group for group in system.transmissions if group.held]
+    groups += system.constraints
+    topology = system.topology
+    all_names = {
+        "joint": topology.joints,
+        "transmission": topology.transmissions,
+        "constraint": topology.constraints,
+    }
     blocks = {}
-    for group, sides in zip([*joints, *transmissions], measured["wrenches"], strict=True):
-        names = (
-            system.topology.joints
-            if isinstance(group, JointGroup)
-            else system.topology.transmissions
-        )
+    for group, sides in zip(groups, measured["wrenches"], strict=True):
+        names = all_names[group.element]
         for i, member in enumerate(group.members):
             if group.enabled is not None and not np.asarray(group.enabled)[i] > 0:
                 continue

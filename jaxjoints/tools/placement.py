@@ -216,11 +216,18 @@ def placement(
     transmissions = [
         replace(group, laws=_ranges(group, batch), springs=None) for group in system.transmissions
     ]
+    constraints = tuple(replace(group, springs=None) for group in system.constraints)
     start = system.coordinates
     for j, goal in enumerate(goals.values()):
         groups.append(_held(system, batch, goal, len(system.topology.joints) + j, start))
         start += goal.coupling.dof
-    placed = replace(system, groups=tuple(groups), transmissions=tuple(transmissions), fields=())
+    placed = replace(
+        system,
+        groups=tuple(groups),
+        transmissions=tuple(transmissions),
+        constraints=constraints,
+        fields=(),
+    )
     shapes = tuple(leaf.shape[: leaf.ndim - batch] for leaf in jax.tree.leaves(placed))
     joints = (*system.topology.joints, *goals)
     topology = replace(system.topology, joints=joints, fields=(), shapes=shapes)
