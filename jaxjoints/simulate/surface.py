@@ -44,8 +44,8 @@ def project(
     iterations: Newton steps; each squares the error
     velocities: whether these too change, as little as possible, to what the joints allow there
 
-    Warns: outside of `jit`, a joint or transmission that is still open after them by 1e-3 m or
-        rad, or by a tenth of what it was, by name.
+    Warns: outside of `jit`, a joint, transmission or constraint that is still open after them by
+        1e-3 m or rad, or by a tenth of what it was, by name.
     """
     iterations = read_count("project", "iterations", iterations)
     system, state, _ = entered("project", system, state)
@@ -70,7 +70,7 @@ def speeds(system: System, state: State) -> Array:
 def _projected(
     system: System, state: State, *, iterations: int, velocities: bool
 ) -> tuple[State, Array, Array]:
-    """The projected state, and the errors before and after, of joints and then of transmissions."""
+    """The projected state, and the errors before and after, as `element_errors`."""
     mechanism, state = ready(system, state)
     before = element_errors(mechanism, state)
     for _ in range(iterations):

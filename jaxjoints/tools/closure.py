@@ -53,7 +53,6 @@ from ..solve.linear import solve_linear
 from ..solve.problem import RowProblem, body_velocities, diagonal, regularized, trailing
 from .goals import Goal
 from .placement import (
-    ON_BOUND,
     Closing,
     ClosingSpeeds,
     Held,
@@ -66,8 +65,8 @@ from .placement import (
     with_margins,
 )
 
-# Errors of an assembled state [m or rad, m/s or rad/s], by the bytes of a number; errors of lengths
-# count as shares of the mechanism's size where that is above 1 m.
+# Errors of an assembled state [m or rad], by the bytes of a number; as shares of how far bodies are
+# from the origin where that is above 1 m.
 TOLERANCE = {4: 2e-5, 8: 1e-12}
 # Errors of speeds, as shares of one more than the largest speed.
 SPEED_TOLERANCE = {4: 1e-4, 8: 1e-9}
@@ -266,8 +265,8 @@ def _assembled(
     )
     mechanism = mechanism_of(with_goals(placed, joints, search.present), axes)
     equal = _of_equal_bodies(mechanism, size)
-    # Where goals are out of reach the state has a derivative along what was found.
-    state = _with_derivative(equal, guess, search.best, search.worst < ON_BOUND)
+    closed = search.worst <= _tolerance(search.best, size)
+    state = _with_derivative(equal, guess, search.best, closed)
     known = joint_kinematics(mechanism, state)
     q = joint_coordinates(mechanism, known, state)
     state = replace(state, q=q)
@@ -281,6 +280,12 @@ def _assembled(
         mechanism, stop_gradient(state), stop_gradient(twist), joints, size, search.counted
     )
     return replace(state, q=q[: system.coordinates]), closure
+
+
+def _tolerance(state: State, size: Array) -> Array:
+    """Largest error of an assembled state [m or rad], (*batch); size: ℓ."""
+    reach = size + jnp.max(jnp.abs(state.position), axis=(0, 1))
+    return TOLERANCE[reach.dtype.itemsize] * jnp.maximum(1.0, reach)
 
 
 def _size(mechanism: Mechanism) -> Array:
@@ -519,11 +524,8 @@ def _closure(
             on = (group.enabled > 0).astype(errors.dtype)
             of_constraints = of_constraints.at[np.array(group.members)].multiply(on)
     values, speeds = (gather_coordinates(mechanism, x, state) for x in (values, speeds))
-    own = sum(group.coupling.dof * len(group.joints) for group in system.groups)
-    own -= sum(g.coupling.dof * len(g.joints) for g in system.groups if g.joints[0] >= joints)
-    tolerance = TOLERANCE[errors.dtype.itemsize] * jnp.maximum(
-        1.0, size + jnp.max(jnp.abs(state.position), axis=(0, 1))
-    )
+    no_goals = (group for group in system.groups if group.joints[0] < joints)
+    own = sum(group.coupling.dof * len(group.joints) for group in no_goals)
     speed_scale = 1 + jnp.max(jnp.abs(twist), axis=(0, 1))
 
     def least(limit, *parts):
@@ -537,8 +539,8 @@ def _closure(
         coordinate_error=values[:own],
         goal_error=of_goals,
         speed_error=speeds[:own],
-        closed=least(tolerance, of_joints, of_transmissions, of_constraints),
-        reached=least(tolerance, of_goals, values[:own])
+        closed=least(_tolerance(state, size), of_joints, of_transmissions, of_constraints),
+        reached=least(_tolerance(state, size), of_goals, values[:own])
         & least(SPEED_TOLERANCE[errors.dtype.itemsize] * speed_scale, speeds[:own]),
         iterations=count,
     )
@@ -579,7 +581,7 @@ def _check(system: System, goals: tuple[str, ...], state: State, closure: Closur
             found += [
                 (size, f"{label} {what} {size:.3g} {unit}".rstrip())
                 for label, size in zip(labels, worst, strict=True)
-                if not size <= TOLERANCE[8]
+                if not size <= TOLERANCE[closure.joint_error.dtype.itemsize]
             ]
     found.sort(key=lambda pair: -np.nan_to_num(pair[0], nan=np.inf))
     bad, all_of = int((~(closed & reached)).sum()), closed.size

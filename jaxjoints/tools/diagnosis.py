@@ -176,8 +176,9 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
             _joints(system, q, limits, measured["errors"]),
             f"moving bodies: {moving.sum()}, joints: {len(topology.joints)}, coordinates: "
             f"{system.coordinates}, transmissions: {len(topology.transmissions)}\n"
-            f"constraint rows: {len(G)}, of rank {rank}, degrees of freedom: {mobility} (by count "
-            f"{6 * moving.sum() - len(G)}), redundant rows: {len(G) - rank}"
+            f"constraint rows: {len(G)}, of rank {rank}, degrees of freedom: {mobility}, redundant "
+            f"rows: {len(G) - rank}\n"
+            f"degrees of freedom by count (Grübler): {6 * moving.sum() - len(G)}"
             + "".join(f"\nredundant rows of {name}: {n}" for name, n in redundant.items())
             + f"\nratio of masses: {ratio:.3g}",
         ]

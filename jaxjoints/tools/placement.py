@@ -24,8 +24,9 @@ from ..model.system import System
 from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import REGULARIZATION
 
-# How near to a bound a coordinate of the assembled state counts as held there [m or rad].
-ON_BOUND = 1e-9
+# How near to a bound a coordinate of the assembled state counts as held there [m or rad], by the
+# bytes of a number.
+ON_BOUND = {4: 1e-5, 8: 1e-9}
 # How much more an error of a range counts than others: a step that passes a limit is rather taken
 # back than led to where the limit is in the way.
 STRICTNESS = 100.0
@@ -257,7 +258,9 @@ def with_margins(placed: System) -> System:
 
     def group_with(group):
         laws = (
-            replace(x, margin=x.margin + ON_BOUND) if isinstance(x, Range) else x
+            replace(x, margin=x.margin + ON_BOUND[x.margin.dtype.itemsize])
+            if isinstance(x, Range)
+            else x
             for x in group.laws
         )
         return replace(group, laws=tuple(laws))

@@ -233,6 +233,20 @@ def test_float32_closes_to_its_rounding():
     assert state.position.dtype == jnp.float32 and closure.closed
     assert largest_error(closure) < 2e-6
 
+    def place(angle):
+        return jj.assemble(single(system), bad, q={"A": angle})[0].position[:, 1]
+
+    slope = compiled(jax.jacfwd(place))(jnp.float32(0.7))
+    ends = [place_of_coupler(0.7 + h) for h in (1e-3, -1e-3)]
+    np.testing.assert_allclose(slope[::2], (ends[0] - ends[1]) / 2e-3, atol=1e-3)
+
+
+def place_of_coupler(crank):
+    """(x, z) of the centre of the four-bar's coupler."""
+    _, coupler, _ = four_bar_angles(crank)
+    turned = [np.array([np.cos(a), np.sin(a)]) for a in (crank, coupler)]
+    return CRANK * turned[0] + 0.4 * turned[1]
+
 
 @cache
 def weighted():
