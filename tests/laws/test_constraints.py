@@ -199,7 +199,7 @@ def pendulum(custom, **options):
 @pytest.mark.parametrize(
     "scheme, tolerance",
     [
-        (jj.Rattle(), 1e-10),
+        pytest.param(jj.Rattle(), 1e-10, marks=pytest.mark.slow),
         pytest.param(jj.RungeKutta(), 1e-6, marks=pytest.mark.slow),
     ],
 )

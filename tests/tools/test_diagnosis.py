@@ -89,6 +89,7 @@ def test_a_spring_that_the_step_does_not_follow_is_named():
     assert diagnose(system, state, dt=1e-3).findings == ()
 
 
+@pytest.mark.slow
 def test_a_dead_point_is_near_dependence():
     system, state = linkages.slider_crank()
     state, _ = assemble(system, state, q={"O": 1e-4})
@@ -109,7 +110,11 @@ def test_batches_are_refused():
 
 @pytest.mark.parametrize(
     "mechanism, mobility, grubler",
-    [("Bennett", 1, -2), ("cardan", 1, -2), pytest.param("Stewart", 6, 6, marks=pytest.mark.slow)],
+    [
+        ("Bennett", 1, -2),
+        pytest.param("cardan", 1, -2, marks=pytest.mark.slow),
+        pytest.param("Stewart", 6, 6, marks=pytest.mark.slow),
+    ],
 )
 def test_overconstrained_mechanisms_move(mechanism, mobility, grubler):
     if mechanism == "Bennett":
