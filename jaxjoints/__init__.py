@@ -35,6 +35,7 @@ from .couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .laws import fields, transmissions
+from .laws.constraints import Constraint
 from .laws.contact import ContactFriction, ContactLimits, contact_laws
 from .laws.drives import Armature, Effort, Motor, Servo
 from .laws.engagement import Engagement
@@ -62,14 +63,17 @@ from .solve.derivative import Implicit, Unrolled
 from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
 from .solve.problem import Solver
-from .tools import identification, joint_space
+from .tools import goals, identification, joint_space
+from .tools.closure import AssemblyError, Closure, assemble, inverse_kinematics
+from .tools.diagnosis import Diagnosis, diagnose
 from .viewing import plots
 from .viewing.live import Live, live
 from .viewing.page import View, view
 
 __all__ = [
     # families: functions of coordinates, shapes that touch, forces from outside, couplings of
-    # coordinates, one joint in joint space, parameters from recordings, row laws, plots
+    # coordinates, one joint in joint space, parameters from recordings, row laws, goals of an
+    # assembly, plots
     "functions",
     "shapes",
     "fields",
@@ -77,6 +81,7 @@ __all__ = [
     "joint_space",
     "identification",
     "forces",
+    "goals",
     "plots",
     # mechanisms from files
     "models",
@@ -142,6 +147,8 @@ __all__ = [
     "Chart",
     "Residual",
     "Derived",
+    # constraints between any number of bodies
+    "Constraint",
     # laws
     "Law",
     "CoordinateState",
@@ -196,6 +203,13 @@ __all__ = [
     "readout",
     "Readout",
     "Readings",
+    # assembling, and what a mechanism is like
+    "assemble",
+    "inverse_kinematics",
+    "AssemblyError",
+    "Closure",
+    "diagnose",
+    "Diagnosis",
     # looking
     "view",
     "View",

@@ -22,7 +22,7 @@ from ..model.kinematics import (
     JointKinematics,
     Mechanism,
     body_twists,
-    gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
     moving_bodies,
     with_unit_quaternions,
@@ -80,7 +80,7 @@ class RungeKutta(Scheme):
         """See `Scheme.advance`."""
         _check(mechanism.system)
         joints = joint_kinematics(mechanism, state)
-        q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+        q = joint_coordinates(mechanism, joints, state)
         start = replace(state, q=q)
         now = jnp.zeros_like(dt)
         prescribed = free_velocity(mechanism, joints, start, control, now)[:, :-1]
@@ -152,7 +152,7 @@ class RungeKutta(Scheme):
         joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
         problem = _on_surfaces(mechanism, joints, jnp.zeros((), twist.dtype), Control(), twist)
         impulse = self.solver.solve(problem).impulse
-        q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+        q = joint_coordinates(mechanism, joints, state)
         state = replace(state, q=q)
         return _with_twists(state, state, body_velocities(problem, impulse)), problem
 
