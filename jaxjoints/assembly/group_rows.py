@@ -59,6 +59,7 @@ class GroupRows:
     laws: of the group, and what each asks for, arrays (n, *batch)
     structural: True for hard rows that hold without any law, (hard rows,)
     rigid: whether position projection moves these back
+    soft: whether springs stand in their place
     enabled: 1 where the joint or transmission is enabled, 0 where not, H being zero there,
         (n, *batch); None where none can be switched
     """
@@ -71,6 +72,7 @@ class GroupRows:
     laws: tuple[tuple[Law, RowLaw], ...]
     structural: np.ndarray
     rigid: bool
+    soft: bool
     enabled: Array | None
 
 
@@ -110,6 +112,7 @@ def _no_rows(mechanism: Mechanism) -> GroupRows:
         laws=(),
         structural=np.array([True]),
         rigid=True,
+        soft=False,
         enabled=None,
     )
 
@@ -137,6 +140,7 @@ def _joint_rows(
         laws=laws,
         structural=np.arange(rows.hard) < rows.bilateral,
         rigid=group.rigid,
+        soft=group.springs is not None,
         enabled=enabled,
     )
 
@@ -179,6 +183,7 @@ def _transmission_rows(
         laws=laws,
         structural=np.isin(rows.held, group.held),
         rigid=group.rigid,
+        soft=group.springs is not None,
         enabled=enabled,
     )
 

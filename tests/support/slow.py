@@ -114,6 +114,14 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_constraint_forces_do_no_work": (),
         "test_energy_stays_and_its_error_is_of_first_order": (),
     },
+    "dynamics/test_acceleration.py": {
+        "test_accelerations_and_forces_are_those_of_rbdl": ("loop_weld6/baumgarte",),
+        "test_velocities_after_an_impact_are_those_of_rbdl": ("loop_weld6/baumgarte",),
+        "test_derivatives_are_those_of_finite_differences": (),
+        "test_a_batch_is_its_environments": (),
+        "test_an_impact_takes_up_no_more_energy_than_the_speed_that_it_takes": (),
+        "test_a_bushing_pulls_with_its_spring_and_damper": (),
+    },
     "models/test_archive.py": {
         "test_a_system_and_its_motion_come_back_as_they_were": (),
     },
