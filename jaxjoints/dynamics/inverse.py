@@ -85,7 +85,7 @@ def inverse_dynamics(
     values, batch = values.astype(state.position.dtype), batch_shape(system, state, control)
     if values.shape[1:] not in ((), batch):
         raise ValueError(
-            f"{call}: acceleration has batch axes {values.shape[1:]}, system, state and control have "
+            f"{call}: acceleration has batch axes {values.shape[1:]}, other arrays have "
             f"{batch}; give the state its batch too, see `replicate`"
         )
     return _inverse_dynamics(

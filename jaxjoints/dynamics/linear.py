@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.lax import stop_gradient
 
 from ..algebra.pytree import expand_trailing, replace, struct
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize
@@ -214,23 +215,34 @@ def _operating_point(
 ) -> OperatingPoint:
     mechanism, state, control = ready(system, state, control)
     tree, at = spanning_tree(system), np.array(independent, int)
-    still = {"velocity": jnp.zeros_like(state.velocity), "omega": jnp.zeros_like(state.omega)}
     none = jnp.zeros((len(at), *state.time.shape), state.position.dtype)
 
-    def qdd(state, dq):
-        return at_instant(mechanism, _deviated(mechanism, tree, state, at, dq, none), control).qdd[
-            at
-        ]
+    def at_rest(state):
+        still = {"velocity": jnp.zeros_like(state.velocity), "omega": jnp.zeros_like(state.omega)}
+        return replace(state, **still)
 
-    def closer(state, _):
-        slope = _jacobian(partial(qdd, state), none)
-        step = -_solved(slope, qdd(state, none))
+    def qdd(mechanism, control, state, dq):
+        new = _deviated(mechanism, tree, state, at, dq, none)
+        return at_instant(mechanism, new, control).qdd[at]
+
+    def closer(mechanism, control, state, slope):
+        step = -_solved(slope, qdd(mechanism, control, state, none))
         state = _deviated(mechanism, tree, state, at, jnp.clip(step, -STRIDE, STRIDE), none)
-        return replace(projected(mechanism, state), **still), None
+        return at_rest(projected(mechanism, state))
 
-    state, _ = jax.lax.scan(closer, replace(state, **still), None, length=steps)
+    def slope(constants, state):
+        return _jacobian(partial(qdd, *constants, state), none)
+
+    def iterate(state, _):
+        return closer(*constants, state, slope(constants, state)), None
+
+    # Iterates are constants. One more step has the derivative of the implicit function.
+    constants, start = stop_gradient(((mechanism, control), at_rest(state)))
+    state, _ = jax.lax.scan(iterate, start, None, length=steps)
+    state = stop_gradient(state)
+    state = closer(mechanism, control, projected(mechanism, state), slope(constants, state))
     state = replace(state, q=_coordinates(mechanism, state))
-    return OperatingPoint(state, jnp.max(jnp.abs(qdd(state, none)), axis=0))
+    return OperatingPoint(state, jnp.max(jnp.abs(qdd(mechanism, control, state, none)), axis=0))
 
 
 def _model(function, state: State, k: int, m: int) -> LinearModel:

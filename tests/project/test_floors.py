@@ -21,6 +21,9 @@ IMPORTS_OF_FOLDERS = {
     "schemes": {"algebra", "laws", "solve", "model", "assembly"},
     "simulate": {"algebra", "laws", "model", "assembly", "build", "schemes"},
     "models": {"algebra", "build", "couplings", "laws", "model"},
+    "dynamics": {
+        *("algebra", "assembly", "build", "laws", "model", "schemes", "simulate", "solve"),
+    },
     "tools": {"algebra", "couplings", "laws", "model", "schemes", "simulate"},
     "cli": {
         *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "viewing"),
