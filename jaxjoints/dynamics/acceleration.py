@@ -112,8 +112,8 @@ def impact(
     >>> lock = Lock(0.0)
     >>> _ = world.joint("shoulder", Hinge((0.0, 1.0, 0.0)), child=arm, laws=[lock], qd=3.0)
     >>> state, info = impact(*world.build())
-    >>> print(info.law_force[0].round(6))  # (I + m r²) ω
-    -1.8
+    >>> print(info.law_force.round(6))  # (I + m r²) ω
+    [-1.8]
     """
     return _impact(*_entered("impact", system, state, control, touch, solver))
 

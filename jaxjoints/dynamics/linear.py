@@ -225,40 +225,41 @@ def _operating_point(
         new = _deviated(mechanism, tree, state, at, dq, none)
         return at_instant(mechanism, new, control).qdd[at]
 
-    def closer(mechanism, control, state, slope):
-        step = -_solved(slope, qdd(mechanism, control, state, none))
+    def closer(mechanism, control, state, qdd, slope):
+        step = -_solved(slope, qdd)
         state = _deviated(mechanism, tree, state, at, jnp.clip(step, -STRIDE, STRIDE), none)
         return at_rest(projected(mechanism, state))
 
-    def slope(constants, state):
-        return _jacobian(partial(qdd, *constants, state), none)
-
     def iterate(state, _):
-        return closer(*constants, state, slope(constants, state)), None
+        now = _value_and_jacobian(partial(qdd, *constants, state), none)
+        return closer(*constants, state, *now), None
 
     # Iterates are constants. One more step has the derivative of the implicit function.
     constants, start = stop_gradient(((mechanism, control), at_rest(state)))
     state, _ = jax.lax.scan(iterate, start, None, length=steps)
     state = stop_gradient(state)
-    state = closer(mechanism, control, projected(mechanism, state), slope(constants, state))
+    _, slope = _value_and_jacobian(partial(qdd, *constants, state), none)
+    state = projected(mechanism, state)
+    state = closer(mechanism, control, state, qdd(mechanism, control, state, none), slope)
     state = replace(state, q=_coordinates(mechanism, state))
     return OperatingPoint(state, jnp.max(jnp.abs(qdd(mechanism, control, state, none)), axis=0))
 
 
 def _model(function, state: State, k: int, m: int) -> LinearModel:
     """The model of a function of x (2 k, *batch) and u (m, *batch) about 0."""
-    x, u = (jnp.zeros((n, *state.time.shape), state.position.dtype) for n in (2 * k, m))
-    A = _jacobian(lambda x: function(x, u), x)
-    B = _jacobian(lambda u: function(x, u), u)
-    return LinearModel(A, B, function(x, u))
+    none = jnp.zeros((2 * k + m, *state.time.shape), state.position.dtype)
+    value, slopes = _value_and_jacobian(lambda z: function(z[: 2 * k], z[2 * k :]), none)
+    return LinearModel(slopes[:, : 2 * k], slopes[:, 2 * k :], value)
 
 
-def _jacobian(function, at: Array) -> Array:
-    """Slopes of (n, *batch) -> (r, *batch), environment by environment, shape (r, n, *batch)."""
+def _value_and_jacobian(function, at: Array) -> tuple[Array, Array]:
+    """Value (r, *batch) and slopes (r, n, *batch) of (n, *batch) -> (r, *batch), environment by
+    environment.
+    """
     n = at.shape[0]
     basis = expand_trailing(jnp.eye(n, dtype=at.dtype), 2, at.ndim - 1)
-    along = lambda e: jax.jvp(function, (at,), (jnp.broadcast_to(e, at.shape),))[1]  # noqa: E731
-    return jax.vmap(along, in_axes=1, out_axes=1)(basis)
+    along = lambda e: jax.jvp(function, (at,), (jnp.broadcast_to(e, at.shape),))  # noqa: E731
+    return jax.vmap(along, in_axes=1, out_axes=(None, 1))(basis)
 
 
 def _deviated(
@@ -295,8 +296,12 @@ def _dependent(
 
     moving: whether surfaces that depend on time move on
     """
-    K, k = constraints(mechanism, tree, state)
     place = {coordinate: i for i, coordinate in enumerate(tree.coordinates)}
+    if len(at) == tree.speeds:
+        # All are independent: no constraint has a say.
+        order = np.argsort([place[i] for i in at])
+        return rates[order]
+    K, k = constraints(mechanism, tree, state)
     chosen = np.zeros((len(at), tree.speeds))
     chosen[np.arange(len(at)), [place[i] for i in at]] = 1.0
     chosen = expand_trailing(jnp.asarray(chosen, K.dtype), 2, K.ndim - 2)
