@@ -146,7 +146,6 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_the_model_of_a_step_is_the_derivative_of_the_step": (),
         "test_the_model_of_a_loop_is_the_derivative_of_its_crank": (),
         "test_a_pendulum_rests_where_a_torque_holds_it_and_moves_with_the_torque": (),
-        "test_a_four_bar_settles_where_its_energy_is_least": (),
         "test_a_batch_is_its_environments": (),
         "test_an_upright_pole_is_an_operating_point_that_is_not_stable": (),
         "test_efforts_are_those_of_the_actuated": (),
