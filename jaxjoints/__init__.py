@@ -4,7 +4,7 @@ Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, d
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
 """
 
-from . import models
+from . import dynamics, models
 from .algebra.pytree import map_trailing, replace, static, struct
 from .algebra.spatial import Pose
 from .build.builder import SystemBuilder
@@ -83,6 +83,8 @@ __all__ = [
     "forces",
     "goals",
     "plots",
+    # accelerations at an instant, joint coordinates, linear models
+    "dynamics",
     # mechanisms from files
     "models",
     # describing a mechanism

@@ -60,6 +60,7 @@ class GroupRows:
     laws: of the group, and what each asks for, arrays (n, *batch)
     structural: True for hard rows that hold without any law, (hard rows,)
     rigid: whether position projection moves these back
+    soft: whether springs stand in their place
     enabled: 1 where the joint or transmission is enabled, 0 where not, H being zero there,
         (n, *batch); None where none can be switched
     """
@@ -72,6 +73,7 @@ class GroupRows:
     laws: tuple[tuple[Law, RowLaw], ...]
     structural: np.ndarray
     rigid: bool
+    soft: bool
     enabled: Array | None
 
 
@@ -121,6 +123,7 @@ def _no_rows(mechanism: Mechanism) -> GroupRows:
         laws=(),
         structural=np.array([True]),
         rigid=True,
+        soft=False,
         enabled=None,
     )
 
@@ -148,6 +151,7 @@ def _joint_rows(
         laws=laws,
         structural=np.arange(rows.hard) < rows.bilateral,
         rigid=group.rigid,
+        soft=group.springs is not None,
         enabled=enabled,
     )
 
@@ -190,6 +194,7 @@ def _transmission_rows(
         laws=laws,
         structural=np.isin(rows.held, group.held),
         rigid=group.rigid,
+        soft=group.springs is not None,
         enabled=enabled,
     )
 

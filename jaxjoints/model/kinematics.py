@@ -141,16 +141,19 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
 
 
 def joint_kinematics(
-    mechanism: Mechanism, state: State, *, transport: bool = True
+    mechanism: Mechanism, state: State, *, transport: bool = True, free: State | None = None
 ) -> tuple[JointKinematics, ...]:
     """Kinematics of all joints, group by group, and after them the `ConstraintKinematics` of
     groups of constraints.
 
+    Rows at acceleration level depend on how the bodies go on without forces:
+
     transport: bodies carry their angular momentum along after the forces of a step; else these
-        include whatever turns their angular velocity. Rows at acceleration level depend on it
+        include whatever turns their angular velocity
+    free: how the state changes in time without the forces of rows, in place of both
     """
     bodies = _with_fixed_world(state)
-    coasting = _coasting(mechanism, bodies, transport)
+    coasting = _coasting(mechanism, bodies, transport) if free is None else _rates(free)
     groups = [_kinematics(group, bodies, coasting, state) for group in mechanism.system.groups]
     # Stored: otherwise XLA computes the rows again inside everything that reads them.
     stored = materialize([(joint.C_in_parent, joint.rows) for joint in groups])
@@ -305,6 +308,12 @@ def _coasting(mechanism: Mechanism, bodies: _Bodies, transport: bool) -> _Bodies
         moving = moving_bodies(mechanism.system, in_body.ndim - 2)
         spin = quat_rotate(q, with_world(jnp.where(moving, rate, 0.0)))
     return _Bodies(Pose(bodies.velocity, turn), jnp.zeros_like(bodies.velocity), spin)
+
+
+def _rates(free: State) -> _Bodies:
+    """Rates of poses and velocities of the bodies, from those of a state, and of the world."""
+    pose = Pose(with_world(free.position), with_world(free.quaternion))
+    return _Bodies(pose, with_world(free.velocity), with_world(free.omega))
 
 
 def _kinematics(

@@ -41,6 +41,7 @@ from jaxjoints import (
 from jaxjoints.algebra.spatial import quat_rotate, quat_rotate_inverse
 from support.couplings_catalog import CATALOG
 from support.mechanisms import G, compiled
+from support.motion import speeds_along
 
 DURATION = 5.0
 DT = 2.5e-3
@@ -274,7 +275,7 @@ def energies(family, name, dt):
     total, rates = total[:-1], np.zeros(total.size - 1)
     first = system.coordinate(name).start
     for i, (stiffness, rest) in swing.springs.items():
-        total = total + stiffness / 2 * (info.q[1:, first + i] - rest) ** 2
+        total = total + stiffness / 2 * (info.q[:-1, first + i] - rest) ** 2
         rates = rates + stiffness * info.qd[1:, first + i] ** 2
     free = -np.cross(omega, spin, axis=0) / INERTIA[:, None]
     pushed, turned = np.diff(velocity) / dt, np.diff(world) / dt
@@ -314,6 +315,11 @@ def test_constraint_forces_do_no_work(family, name):
     """What a joint's wrench does at the end's velocity is what its laws do, but for ERP."""
     system, found = swings_of(family)
     state, info = (jax.tree.map(lambda x: x[1:], part) for part in found[DT])
+    # Along the coordinates of each step's start, where its rows are.
+    times = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), found[DT][0])
+    start = jax.tree.map(lambda x: x[..., :-1], times)
+    end = jax.tree.map(lambda x: x[..., 1:], times)
+    qd = np.asarray(speeds_along(system, start, end)).T
     body, swing = system.body(name), FAMILIES[family][name]
     before = jnp.asarray(found[DT][0].quaternion[:-1, :, body].T)
     # The angular momentum is carried on at the end of a step.
@@ -332,7 +338,7 @@ def test_constraint_forces_do_no_work(family, name):
         power = power + np.sum(force * velocity + moment * omega, axis=0)
         strength = strength + np.sqrt(np.sum(own**2, axis=0))
         at = system.coordinate(joint)
-        power = power - np.sum(info.law_force[:, at] * info.qd[:, at], axis=1)
+        power = power - np.sum(info.law_force[:, at] * qd[:, at], axis=1)
     # ERP moves an error of HELD back at ERP HELD / h; rows are of length one, in places of two.
     # Projection turns bodies by (h ω)² or less after their angular velocity was found.
     inexact = 2 * ERP * HELD / DT + 2 * DT**2 * np.linalg.norm(omega, axis=0) ** 3

@@ -21,19 +21,15 @@ IMPORTS_OF_FOLDERS = {
     "schemes": {"algebra", "laws", "solve", "model", "assembly"},
     "simulate": {"algebra", "laws", "model", "assembly", "build", "schemes"},
     "models": {"algebra", "build", "couplings", "laws", "model"},
+    "dynamics": {
+        *("algebra", "assembly", "build", "laws", "model", "schemes", "simulate", "solve"),
+    },
     "tools": {
         *("algebra", "assembly", "build", "couplings", "laws", "model", "schemes", "simulate"),
         "solve",
     },
     "cli": {
-        "algebra",
-        "build",
-        "couplings",
-        "model",
-        "models",
-        "schemes",
-        "simulate",
-        "tools",
+        *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "tools"),
         "viewing",
     },
     "viewing": {"algebra", "build", "couplings", "model", "models", "schemes", "simulate"},

@@ -18,16 +18,9 @@ from jax import Array
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import cross, error_twist, quat_rotate, quat_rotate_inverse, retract
 from jaxjoints.model.groups import JointGroup
-from jaxjoints.model.kinematics import (
-    body_twists,
-    coordinate_speeds,
-    gather_coordinates,
-    joint_kinematics,
-    with_world,
-)
-from jaxjoints.simulate.surface import ready
 from support import oracle
 from support.mechanisms import compiled
+from support.motion import speeds_along
 from support.ode_couplings import KINDS, Given, OdeBevelGear, Placed
 
 FAR = 10.0
@@ -176,16 +169,6 @@ class Bench:
         them: the recorded joints are off their surfaces, onto which `Info.qd` is projected.
         """
         return speeds_along(self.system, self.before, self.after[0])
-
-
-@compiled
-def speeds_along(system: jj.System, at: jj.State, moving: jj.State) -> Array:
-    """q̇ of bodies that move as in one state along the coordinates of another."""
-    mechanism, at = ready(system, at)
-    twist = with_world(body_twists(moving))
-    groups = zip(mechanism.system.groups, joint_kinematics(mechanism, at), strict=True)
-    parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
-    return gather_coordinates(mechanism, parts, at)
 
 
 @compiled
