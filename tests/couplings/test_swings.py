@@ -36,6 +36,7 @@ from jaxjoints import (
     SystemBuilder,
     Universal,
     project,
+    replace,
     step,
 )
 from jaxjoints.algebra.spatial import quat_rotate, quat_rotate_inverse
@@ -315,11 +316,6 @@ def test_constraint_forces_do_no_work(family, name):
     """What a joint's wrench does at the end's velocity is what its laws do, but for ERP."""
     system, found = swings_of(family)
     state, info = (jax.tree.map(lambda x: x[1:], part) for part in found[DT])
-    # Along the coordinates of each step's start, where its rows are.
-    times = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), found[DT][0])
-    start = jax.tree.map(lambda x: x[..., :-1], times)
-    end = jax.tree.map(lambda x: x[..., 1:], times)
-    qd = np.asarray(speeds_along(system, start, end)).T
     body, swing = system.body(name), FAMILIES[family][name]
     before = jnp.asarray(found[DT][0].quaternion[:-1, :, body].T)
     # The angular momentum is carried on at the end of a step.
@@ -328,6 +324,13 @@ def test_constraint_forces_do_no_work(family, name):
     velocity = quat_rotate_inverse(before, jnp.asarray(state.velocity[:, :, body].T))
     velocity = velocity - jnp.cross(omega, com_of(swing)[:, None], axis=0)
     C = Pose.about_x(jnp.array(swing.turn))
+    # Along the coordinates of each step's start, where its rows are.
+    start, end = (
+        jax.tree.map(lambda x, at=at: jnp.moveaxis(x[at], 0, -1), found[DT][0])
+        for at in (np.s_[:-1], np.s_[1:])
+    )
+    turned = end.omega.at[:, body].set(quat_rotate(before, omega))
+    qd = np.asarray(speeds_along(system, start, replace(end, omega=turned))).T
     power = strength = 0.0
     for joint in system.topology.joints:
         if joint not in (name, f"{name}, bearing"):

@@ -40,9 +40,9 @@ def at_time(system, state, dt, steps, scheme=PLAIN):
 
 @compiled
 def speeds_along(system, at, moving):
-    """q̇ of bodies that move as in one state along the coordinates of another."""
+    """q̇ of bodies with the velocities of one state along the coordinates of another."""
     mechanism, at = ready(system, at)
-    twist = with_world(body_twists(moving))
+    twist = with_world(body_twists(replace(at, velocity=moving.velocity, omega=moving.omega)))
     groups = zip(mechanism.system.groups, joint_kinematics(mechanism, at), strict=False)
     parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
     return gather_coordinates(mechanism, parts, at)
