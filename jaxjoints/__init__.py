@@ -4,7 +4,7 @@ Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, d
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
 """
 
-from . import models
+from . import dynamics, models
 from .algebra.pytree import map_trailing, replace, static, struct
 from .algebra.spatial import Pose
 from .build.builder import SystemBuilder
@@ -35,6 +35,7 @@ from .couplings.rotary import Ball, ConstantVelocity, Hinge, Universal
 from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .laws import fields, transmissions
+from .laws.constraints import Constraint
 from .laws.contact import ContactFriction, ContactLimits, contact_laws
 from .laws.drives import Armature, Effort, Motor, Servo
 from .laws.engagement import Engagement
@@ -62,13 +63,17 @@ from .solve.derivative import Implicit, Unrolled
 from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
 from .solve.problem import Solver
-from .tools import identification, joint_space
+from .tools import goals, identification, joint_space
+from .tools.closure import AssemblyError, Closure, assemble, inverse_kinematics
+from .tools.diagnosis import Diagnosis, diagnose
 from .viewing import plots
+from .viewing.live import Live, live
 from .viewing.page import View, view
 
 __all__ = [
     # families: functions of coordinates, shapes that touch, forces from outside, couplings of
-    # coordinates, one joint in joint space, parameters from recordings, row laws, plots
+    # coordinates, one joint in joint space, parameters from recordings, row laws, goals of an
+    # assembly, plots
     "functions",
     "shapes",
     "fields",
@@ -76,7 +81,10 @@ __all__ = [
     "joint_space",
     "identification",
     "forces",
+    "goals",
     "plots",
+    # accelerations at an instant, joint coordinates, linear models
+    "dynamics",
     # mechanisms from files
     "models",
     # describing a mechanism
@@ -141,6 +149,8 @@ __all__ = [
     "Chart",
     "Residual",
     "Derived",
+    # constraints between any number of bodies
+    "Constraint",
     # laws
     "Law",
     "CoordinateState",
@@ -195,9 +205,18 @@ __all__ = [
     "readout",
     "Readout",
     "Readings",
+    # assembling, and what a mechanism is like
+    "assemble",
+    "inverse_kinematics",
+    "AssemblyError",
+    "Closure",
+    "diagnose",
+    "Diagnosis",
     # looking
     "view",
     "View",
+    "live",
+    "Live",
     # records
     "struct",
     "static",

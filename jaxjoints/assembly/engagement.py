@@ -75,7 +75,7 @@ def _motions(
     """Each group with an engagement, the places of its coordinates, their values and speeds."""
     system, joints = mechanism.system, joint_kinematics(mechanism, state)
     twist = with_world(body_twists(state))
-    for group, joint in zip(system.groups, joints, strict=True):
+    for group, joint in zip(system.groups, joints, strict=False):
         if _engages(group):
             qd = coordinate_speeds(group, joint, twist)
             yield group, coordinate_indices(group), joint.rows.q, qd

@@ -12,8 +12,9 @@ from ..algebra.dense import multiply_transposed
 from ..algebra.pytree import map_trailing, replace, struct
 from ..laws.law import CoordinateState, Law
 from ..laws.softness import Softness
-from ..model.groups import JointGroup, TransmissionGroup
+from ..model.groups import ConstraintGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
+    ConstraintKinematics,
     JointKinematics,
     Mechanism,
     coordinate_indices,
@@ -59,6 +60,7 @@ class GroupRows:
     laws: of the group, and what each asks for, arrays (n, *batch)
     structural: True for hard rows that hold without any law, (hard rows,)
     rigid: whether position projection moves these back
+    soft: whether springs stand in their place
     enabled: 1 where the joint or transmission is enabled, 0 where not, H being zero there,
         (n, *batch); None where none can be switched
     """
@@ -71,13 +73,15 @@ class GroupRows:
     laws: tuple[tuple[Law, RowLaw], ...]
     structural: np.ndarray
     rigid: bool
+    soft: bool
     enabled: Array | None
 
 
 def group_rows(
     mechanism: Mechanism, joints: tuple[JointKinematics, ...], interval: Interval
 ) -> list[GroupRows | None]:
-    """The rows of all groups of joints, then of transmissions; None for a group without rows.
+    """The rows of all groups of joints, of transmissions, then of constraints; None for a group
+    without rows.
 
     A system without any has one more group, of a row that does not exist.
     """
@@ -86,13 +90,22 @@ def group_rows(
     count = len(system.groups)
     of_joints = [
         _joint_rows(group, rows, joint, interval) if rows.wrenches else None
-        for group, rows, joint in zip(system.groups, layouts[:count], joints, strict=True)
+        for group, rows, joint in zip(system.groups, layouts[:count], joints, strict=False)
     ]
     of_transmissions = [
         _transmission_rows(mechanism, group, rows, joints, interval)
-        for group, rows in zip(system.transmissions, layouts[count:], strict=True)
+        for group, rows in zip(system.transmissions, layouts[count:], strict=False)
     ]
-    groups = of_joints + of_transmissions
+    of_constraints = [
+        _constraint_rows(group, rows, constraint, interval)
+        for group, rows, constraint in zip(
+            system.constraints,
+            layouts[count + len(of_transmissions) :],
+            joints[count:],
+            strict=True,
+        )
+    ]
+    groups = of_joints + of_transmissions + of_constraints
     return groups if any(groups) else [*groups, _no_rows(mechanism)]
 
 
@@ -110,6 +123,7 @@ def _no_rows(mechanism: Mechanism) -> GroupRows:
         laws=(),
         structural=np.array([True]),
         rigid=True,
+        soft=False,
         enabled=None,
     )
 
@@ -137,6 +151,7 @@ def _joint_rows(
         laws=laws,
         structural=np.arange(rows.hard) < rows.bilateral,
         rigid=group.rigid,
+        soft=group.springs is not None,
         enabled=enabled,
     )
 
@@ -178,6 +193,33 @@ def _transmission_rows(
         q=value,
         laws=laws,
         structural=np.isin(rows.held, group.held),
+        rigid=group.rigid,
+        soft=group.springs is not None,
+        enabled=enabled,
+    )
+
+
+def _constraint_rows(
+    group: ConstraintGroup, rows: GroupLayout, at: ConstraintKinematics, interval: Interval
+) -> GroupRows:
+    soft, enabled = _softness(group, interval.dt), _enabled(group)
+    drift = at.drift
+    if at.acceleration is not None:
+        drift = drift + _force_time(interval) * at.acceleration
+    hard = Hard(
+        bias=soft.erp * at.error / interval.dt,
+        compliance=soft.cfm / interval.dt,
+        error=at.error,
+        drift=drift,
+    )
+    return GroupRows(
+        layout=rows,
+        H=_switched(at.H, enabled),
+        bodies=tuple(np.array(side) for side in zip(*group.bodies, strict=True)),
+        hard=_stacked([hard]),
+        q=jnp.zeros_like(at.error[:1]),
+        laws=(),
+        structural=np.ones(rows.hard, bool),
         rigid=group.rigid,
         enabled=enabled,
     )
@@ -256,13 +298,13 @@ def _needs_speeds(group: JointGroup | TransmissionGroup) -> bool:
     return any(law.needs_speed for law in group.laws)
 
 
-def _softness(group: JointGroup | TransmissionGroup, dt: Array) -> Softness:
+def _softness(group: JointGroup | TransmissionGroup | ConstraintGroup, dt: Array) -> Softness:
     """ERP and CFM of a group's bilateral rows over a step."""
     declared = Softness(group.erp, group.cfm)
     return declared if group.springs is None else group.springs.over(dt, declared)
 
 
-def _enabled(group: JointGroup | TransmissionGroup) -> Array | None:
+def _enabled(group: JointGroup | TransmissionGroup | ConstraintGroup) -> Array | None:
     """1 where a joint or transmission is enabled, 0 where not; no number in between."""
     return None if group.enabled is None else (group.enabled > 0).astype(group.enabled.dtype)
 

@@ -31,12 +31,14 @@ class JointImpulses:
         (6, joints, *batch)
     law: by the laws along each coordinate, shape (coordinates, *batch); limit: the part of `Limits`
     transmission: along each value of the transmissions, shape (values, *batch)
+    constraint: of each row of the constraints, shape (constraint rows, *batch)
     """
 
     wrench: Array
     law: Array
     limit: Array
     transmission: Array
+    constraint: Array
 
 
 def start_impulses(state: State) -> Impulses | None:
@@ -96,14 +98,21 @@ def joint_impulses(
         law.append(along)
         limit.append(by_limits)
     values = jnp.zeros((system.values, *batch), impulse.dtype)
-    for group, rows in zip(system.transmissions, plan.groups[len(system.groups) :], strict=True):
+    more = plan.groups[len(system.groups) :]
+    for group, rows in zip(system.transmissions, more, strict=False):
         n = len(group.members)
         for value in rows.held + rows.coordinates:
             Λ = impulse[rows.place(value), node : node + n]
             values = values.at[np.array(group.start) + value].set(Λ)
         node += n
+    forces = jnp.zeros((system.constraint_rows, *batch), impulse.dtype)
+    for group in system.constraints:
+        n = len(group.members)
+        for row in range(group.constraint.rows):
+            forces = forces.at[np.array(group.start) + row].set(impulse[row, node : node + n])
+        node += n
     gathered = (gather_coordinates(mechanism, parts, state) for parts in (law, limit))
-    return JointImpulses(wrench, *gathered, values)
+    return JointImpulses(wrench, *gathered, values, forces)
 
 
 def effort_impulse(
@@ -116,9 +125,10 @@ def effort_impulse(
     if effort is None:
         return jnp.zeros((6, *mass.shape), mass.dtype)
     # The kinematics have all batch axes, efforts and system only where they are not shared.
-    batch = jnp.broadcast_shapes(effort.shape[1:], *(joint.T_CD.p.shape[2:] for joint in joints))
+    of_groups = joints[: len(mechanism.system.groups)]
+    batch = jnp.broadcast_shapes(effort.shape[1:], *(joint.T_CD.p.shape[2:] for joint in of_groups))
     total = jnp.zeros((6, mass.shape[0], *batch), effort.dtype)
-    for group, joint in zip(mechanism.system.groups, joints, strict=True):
+    for group, joint in zip(mechanism.system.groups, joints, strict=False):
         if group.coupling.dof == 0:
             continue
         impulse = dt * effort[coordinate_indices(group)]

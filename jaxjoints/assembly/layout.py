@@ -72,7 +72,7 @@ class Slot:
 class Layout:
     """The static layout of all rows of a system.
 
-    groups: of the joint groups, then of the transmission groups
+    groups: of the joint groups, then of those of transmissions, then of those of constraints
     orders: order of the joints or transmissions of each in a `Mechanism`, by elimination
     permutations: for each side of nodes, from the groups' nodes one after another to elimination
         order, None if the same
@@ -112,10 +112,21 @@ def layout(system: System) -> Layout:
         _Group(errors=0, extra=0, laws=_facts(group.laws), held=group.held, bodies=group.bodies)
         for group in system.transmissions
     )
-    groups = system.groups + system.transmissions
+    constraints = tuple(
+        _Group(
+            errors=group.constraint.position_rows,
+            extra=group.constraint.rows - group.constraint.position_rows,
+            laws=(),
+            held=(),
+            bodies=group.bodies,
+            custom=True,
+        )
+        for group in system.constraints
+    )
+    groups = system.groups + system.transmissions + system.constraints
     rigid = all(g.rigid and all(law.kind is Linear for law in g.laws) for g in groups)
     engages = any(law.engagement is not None for g in groups for law in g.laws)
-    return _layout(joints + transmissions, system.topology.moving, rigid, engages)
+    return _layout(joints + transmissions + constraints, system.topology.moving, rigid, engages)
 
 
 def mechanism_of(system: System, axes: int) -> Mechanism:
@@ -147,6 +158,7 @@ class _Group:
     errors, extra: rows of errors, and at velocity and acceleration level
     held: values of a transmission that no law acts on
     bodies: of each joint or transmission, -1 for the world
+    custom: rows of a user, which may depend on each other
     """
 
     errors: int
@@ -154,6 +166,7 @@ class _Group:
     laws: tuple[_Law, ...]
     held: tuple[int, ...]
     bodies: tuple[tuple[int, ...], ...]
+    custom: bool = False
 
     @property
     def rows(self) -> GroupLayout:
@@ -219,7 +232,9 @@ def _layout(
         unused += [(r, place) for place in at for r in range(len(group_layout.wrenches), height)]
         lacking = np.flatnonzero(~group_layout.has_error)
         without_error += [(int(r), place) for place in at for r in lacking]
-    more = any(group.extra for group in groups) or any(group_layout.held for group_layout in rows)
+    more = any(group.extra or group.custom for group in groups) or any(
+        group_layout.held for group_layout in rows
+    )
     structure = RowStructure(
         plan=plan,
         bodies=world,

@@ -1,6 +1,6 @@
-"""What the rows of a problem aim at: a step, end positions, surface velocities, a projection.
+"""What rows aim at: a step, end positions, surface velocities, a projection, an instant.
 
-All four answer the same questions: bias and compliance of the hard rows, and what becomes of each
+All five answer the same questions: bias and compliance of the hard rows, and what becomes of each
 law of a coordinate row. They differ in how much of an error is removed: a share, all, or none. How
 long laws act is no part of a target: see `Interval`.
 """
@@ -119,6 +119,48 @@ class Surface(SurfaceVelocity):
     def latch(self, law: Law, force: RowLaw) -> Latch | None:
         """See `Step.latch`: no law acts."""
         return None
+
+
+@struct
+class Instant(Step):
+    """Rows of a time so short that nothing moves in it, such as those of an impact.
+
+    Joints and locks hold, whatever their ERP and CFM, but for joints that springs soften: these
+    rows keep bias and compliance. Stops hold where they are touched.
+
+    reach: gap at which a stop is still touched [m or rad]
+    dt: the time [s], the `Interval.dt` and `Interval.force_time` of the rows
+    """
+
+    reach: Array
+    dt: Array
+
+    def hard(self, rows: GroupRows) -> tuple[Array, Array]:
+        """See `Step.hard`."""
+        hard = rows.hard
+        springs = rows.structural & rows.soft
+        springs = springs.reshape(-1, *(1,) * (hard.drift.ndim - 1)) & (hard.compliance > 0)
+        bias = jnp.where(springs, hard.bias, 0.0)
+        return hard.drift + bias, jnp.where(springs, hard.compliance, 0.0)
+
+    def bound(self, law: Law, force: RowLaw) -> Bound | None:
+        """See `Step.bound`: a stop that is not touched keeps the speed that would close its gap."""
+        bound = super().bound(law, force)
+        if bound is None or not law.holds:
+            return bound
+        touched = bound.bias * self.dt <= self.reach
+        none = jnp.zeros_like(bound.bias)
+        compliance = jnp.zeros_like(bound.compliance)
+        return replace(bound, bias=jnp.where(touched, none, bound.bias), compliance=compliance)
+
+    def latch(self, law: Law, force: RowLaw) -> Latch | None:
+        """See `Step.latch`: what is engaged holds."""
+        latch = super().latch(law, force)
+        if latch is None:
+            return None
+        return replace(
+            latch, bias=jnp.zeros_like(latch.bias), compliance=jnp.zeros_like(latch.bias)
+        )
 
 
 @struct

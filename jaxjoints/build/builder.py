@@ -12,6 +12,7 @@ from ..algebra.pytree import replace
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
 from ..couplings.nonholonomic import extra_rows
+from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
 from ..laws.softness import Bushing, Compliance, Softness
@@ -20,6 +21,7 @@ from ..model.groups import Topology
 from ..model.state import State
 from ..model.system import WORLD, WORLD_INDEX, System
 from .checks.bodies import read_inertia, read_mass
+from .checks.constraints import read_constraint
 from .checks.couplings import notes_on_turns, read_coupling, warn_of_one_component
 from .checks.fields import check_fields_at_start, read_field
 from .checks.joints import (
@@ -40,10 +42,11 @@ from .checks.values import (
     read_numbers,
     read_pose,
     read_velocity,
+    stacked,
 )
 from .contacts import add_contact
-from .grouping import field_groups, joint_groups, transmission_groups
-from .specs import BodySpec, FieldSpec, JointSpec, RowSoftness, TransmissionSpec
+from .grouping import constraint_groups, field_groups, joint_groups, transmission_groups
+from .specs import BodySpec, ConstraintSpec, FieldSpec, JointSpec, RowSoftness, TransmissionSpec
 from .start import start_state
 
 
@@ -52,6 +55,11 @@ class SystemBuilder:
 
     Bodies come before the joints that connect them, joints before the transmissions that couple
     them. Units are SI and radians. Every argument is checked when it is passed.
+
+    Numbers may be traced: a builder inside of `jit` or `grad` makes a system whose dimensions,
+    masses, axes and laws are differentiated. Traced numbers are checked for their shapes alone;
+    what is wrong with their values shows in `Info.cause` and `diagnose`. What shapes the program
+    (names, graph, static fields, whether limits are equal and make a `Lock`) is not traced.
 
     gravity: acceleration in the world [m/s²], shape (3,)
     erp, cfm: softness of the bilateral rows of joints that state none, as in `Softness`; hard
@@ -90,6 +98,7 @@ class SystemBuilder:
         self._joints: dict[str, JointSpec] = {}
         self._transmissions: dict[str, TransmissionSpec] = {}
         self._fields: dict[str, FieldSpec] = {}
+        self._constraints: dict[str, ConstraintSpec] = {}
         self._notes: list[str] = []
 
     def body(
@@ -280,6 +289,41 @@ class SystemBuilder:
         self._notes += notes
         return name
 
+    def constraint(
+        self,
+        name: str,
+        constraint: Constraint,
+        *,
+        bodies: str | Sequence[str],
+        softness: Softness | Compliance | Bushing | None = None,
+        enabled: bool | None = None,
+    ) -> str:
+        """Hold functions of the motion of bodies at 0; returns its name.
+
+        constraint: the record of the functions, at position, velocity or acceleration level
+        bodies: names of the bodies whose motions it reads, which the builder has already, in the
+            order of its functions
+        softness: of its rows; by default the builder's
+        enabled: as in `joint`
+
+        Raises: ValueError naming the constraint, the argument, its value and the rule.
+        """
+        owner = f"constraint {name!r}"
+        rule = "bodies are added before their constraints"
+        bodies = read_names(owner, bodies, self._bodies, element="body", rule=rule)
+        if not any(self._bodies[body].moving for body in bodies):
+            raise ValueError(f"{owner}: none of {list(bodies)} can be moved; name one that can")
+        constraint = read_constraint(owner, constraint, len(bodies))
+        rows = self._row_softness(owner, softness, constraint.rows)
+        if isinstance(rows.springs, Compliance) and rows.springs.damping is None:
+            raise ValueError(
+                f"{owner}: damping of a Compliance must be given; the inertia that a constraint "
+                "moves depends on where its bodies are"
+            )
+        spec = ConstraintSpec(constraint, bodies, rows, read_switch(owner, enabled))
+        _add("constraint", self._constraints, name, spec)
+        return name
+
     def field(self, name: str, field: Field, *, bodies: str | Sequence[str] | None = None) -> str:
         """Add a force from outside of all joints, on single bodies; returns its name.
 
@@ -302,10 +346,12 @@ class SystemBuilder:
         _add("field", self._fields, name, FieldSpec(read_field(owner, field), bodies))
         return name
 
-    def build(self) -> tuple[System, State]:
+    def build(self, *, rough: bool = False) -> tuple[System, State]:
         """The system and the state it starts from.
 
         Joints place the bodies that have no pose: see `start_state`.
+
+        rough: the start is a guess for `assemble`, as in `start_state`
 
         Raises: ValueError for a builder without bodies, for q and qd that contradict the poses, and
             for a field that is not finite at the start.
@@ -322,18 +368,19 @@ class SystemBuilder:
             joints=tuple(joints),
             transmissions=tuple(self._transmissions),
             fields=tuple(self._fields),
+            constraints=tuple(self._constraints),
             moving=tuple(body.moving for body in bodies.values()),
             notes=tuple(self._notes),
         )
-        dtype = precision()
         system = System(
-            mass=jnp.array([body.mass for body in bodies.values()], dtype),
-            inertia=jnp.array(np.stack([b.inertia for b in bodies.values()], axis=-1), dtype),
-            com=jnp.array(np.stack([b.com for b in bodies.values()], axis=-1), dtype),
-            gravity=jnp.array(self._gravity, dtype),
+            mass=stacked([body.mass for body in bodies.values()]),
+            inertia=stacked([body.inertia for body in bodies.values()]),
+            com=stacked([body.com for body in bodies.values()]),
+            gravity=jnp.array(self._gravity, precision()),
             groups=groups,
             transmissions=transmission_groups(self._transmissions, list(joints), groups),
             fields=field_groups(self._fields, index, topology.moving),
+            constraints=constraint_groups(self._constraints, index),
             topology=topology,
         )
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(system))
@@ -344,6 +391,7 @@ class SystemBuilder:
             qd=_present(joints, "qd"),
             pose=_present(bodies, "pose"),
             velocity=_present(bodies, "velocity"),
+            rough=rough,
         )
         check_fields_at_start(system, state)
         return system, state
@@ -365,7 +413,7 @@ class SystemBuilder:
         """
         bodies = [(self._bodies.get(name), frame) for name, frame in ends]
         return [
-            (body.mass, body.inertia, np.asarray(frame.p) - body.com)
+            (body.mass, body.inertia, frame.p - body.com)
             for body, frame in bodies
             if body is not None and body.moving
         ]

@@ -19,6 +19,7 @@ from .checks.values import read_pose
 # What each element has beside the fields of its record, and what stands for several of these.
 OF_ROWS = ("laws", "erp", "cfm", "springs", "enabled")
 OF_JOINT = ("coupling", "frame_C", "frame_D", *OF_ROWS, "max_effort")
+OF_CONSTRAINT = ("constraint", "erp", "cfm", "springs", "enabled")
 OF_TRANSMISSION = ("transmission", *OF_ROWS)
 
 
@@ -70,10 +71,20 @@ def with_field(self: System, name: str, field: Field | None = None, **changes: A
     return _changed(self, "fields", place, name, changes, "field", ("field",))
 
 
+def with_constraint(self: System, name: str, **changes: Any) -> System:
+    """The system with some numbers of a constraint changed, as in `with_joint`.
+
+    changes: fields of the constraint's record; `constraint`, `erp`, `cfm`, `springs`, `enabled`
+    """
+    place = located(self.constraints, "constraint", self.topology.constraints, name)
+    return _changed(self, "constraints", place, name, changes, "constraint", OF_CONSTRAINT)
+
+
 # Methods where users look for them: see `start_state`.
 System.with_joint = with_joint
 System.with_transmission = with_transmission
 System.with_field = with_field
+System.with_constraint = with_constraint
 
 
 def _changed(
@@ -87,7 +98,8 @@ def _changed(
 ) -> System:
     """The system with some numbers of one element changed.
 
-    kind: "groups", "transmissions" or "fields"; place: of the element's group there, and in it
+    kind: "groups", "transmissions", "fields" or "constraints"; place: of the element's group there,
+        and in it
     record: the field of the group whose own fields may be named; fields: those of the group
     """
     groups, (g, i) = getattr(system, kind), place

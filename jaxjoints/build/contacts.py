@@ -9,7 +9,7 @@ from ..couplings.contact import Contact
 from ..couplings.shapes import Shape, candidates, no_gap_function
 from ..laws.contact import contact_laws
 from ..model.system import WORLD
-from .checks.values import precision, read_pose
+from .checks.values import is_traced, precision, read_pose
 
 
 def add_contact(
@@ -59,7 +59,7 @@ def _contact_points(owner: str, shape_C: Any, shape_D: Any) -> list[tuple[Contac
         if not isinstance(shape, Shape):
             hint = "write Point()" if isinstance(shape, type) else "give one such as Sphere(0.1)"
             raise ValueError(f"{owner}: {field} {shape!r} is not a shape; {hint}")
-        problem = shape.check()
+        problem = None if is_traced(shape) else shape.check()
         if problem:
             raise ValueError(f"{owner}: {field} {type(shape).__name__} {problem}")
     pairs = candidates(shape_C, shape_D)

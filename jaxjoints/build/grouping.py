@@ -4,14 +4,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from ..model.groups import FieldGroup, JointGroup, TransmissionGroup
+from ..model.groups import ConstraintGroup, FieldGroup, JointGroup, TransmissionGroup
 from ..model.system import WORLD_INDEX
-from .checks.values import precision
-from .specs import FieldSpec, JointSpec, TransmissionSpec, structure_and_shapes
+from .checks.values import stacked
+from .specs import ConstraintSpec, FieldSpec, JointSpec, TransmissionSpec, structure_and_shapes
 
 
 def joint_groups(
@@ -89,6 +87,37 @@ def transmission_groups(
     return tuple(result)
 
 
+def constraint_groups(
+    constraints: Mapping[str, ConstraintSpec], body_index: Mapping[str, int]
+) -> tuple[ConstraintGroup, ...]:
+    """Constraints in groups, whose members are of one type and act on as many bodies.
+
+    body_index: index of each body by name
+    """
+    starts = _starts([spec.constraint.rows for spec in constraints.values()])
+    by_key: dict[Hashable, list] = {}
+    for member, spec in enumerate(constraints.values()):
+        bodies = [body_index[name] for name in spec.bodies]
+        # A node of the solver has two bodies at least: the world is the second.
+        bodies += [WORLD_INDEX] * (len(bodies) < 2)
+        shapes = structure_and_shapes(spec.stacked_fields)
+        key = shapes, spec.softness.is_rigid, len(spec.bodies)
+        by_key.setdefault(key, []).append((spec, member, tuple(bodies)))
+    result = []
+    for (_, is_rigid, _), elements in by_key.items():
+        specs, members, bodies = zip(*elements, strict=True)
+        result.append(
+            ConstraintGroup(
+                **_stacked([spec.stacked_fields for spec in specs]),
+                members=members,
+                bodies=bodies,
+                start=tuple(starts[member] for member in members),
+                rigid=is_rigid,
+            )
+        )
+    return tuple(result)
+
+
 def field_groups(
     fields: Mapping[str, FieldSpec], body_index: Mapping[str, int], moving: tuple[bool, ...]
 ) -> tuple[FieldGroup, ...]:
@@ -120,6 +149,6 @@ def _stacked(trees: Sequence[Any]) -> Any:
     """Several trees of one structure as one, with an axis of the trees after its other axes."""
 
     def stack(*leaves: Array) -> Array:
-        return jnp.array(np.stack(leaves, axis=-1), precision())
+        return stacked(leaves)
 
     return jax.tree.map(stack, *trees)

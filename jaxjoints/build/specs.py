@@ -10,10 +10,12 @@ from jax import Array
 
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
+from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
 from ..laws.softness import Bushing, Compliance
 from ..laws.transmissions import Transmission
+from .checks.values import is_traced
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,16 @@ class BodySpec:
     moving: False for a body of prescribed motion
     """
 
-    mass: float
-    inertia: np.ndarray
-    com: np.ndarray
+    mass: float | Array
+    inertia: np.ndarray | Array
+    com: np.ndarray | Array
     pose: Pose | None
     velocity: Array | None
     moving: bool
 
     def __str__(self) -> str:
+        if is_traced((self.mass, self.com)):
+            return "mass and com that JAX is tracing"
         return f"mass {self.mass:g}, com {self.com.tolist()}"
 
 
@@ -47,10 +51,12 @@ class RowSoftness:
 
     @property
     def is_rigid(self) -> bool:
-        """Whether all rows are rigid, so that position projection corrects their errors."""
+        """Whether all rows are rigid, so that position projection corrects their errors; rows whose
+        softness is traced are not.
+        """
         if isinstance(self.springs, Compliance):
-            return not self.springs.compliance.any()
-        return self.springs is None and not self.cfm.any()
+            return not is_traced(self.springs) and not self.springs.compliance.any()
+        return self.springs is None and not is_traced(self.cfm) and not self.cfm.any()
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,24 @@ class TransmissionSpec:
         """Fields of the `TransmissionGroup` whose leaves have an axis of transmissions."""
         names = ("transmission", "laws", "enabled")
         return {name: getattr(self, name) for name in names} | vars(self.softness)
+
+
+@dataclass(frozen=True)
+class ConstraintSpec:
+    """A constraint, its records checked: the arguments of `SystemBuilder.constraint`."""
+
+    constraint: Constraint
+    bodies: tuple[str, ...]
+    softness: RowSoftness
+    enabled: np.ndarray | None
+
+    def __str__(self) -> str:
+        return f"{type(self.constraint).__name__} of {', '.join(map(repr, self.bodies))}"
+
+    @property
+    def stacked_fields(self) -> dict[str, Any]:
+        """Fields of the `ConstraintGroup` whose leaves have an axis of constraints."""
+        return {"constraint": self.constraint, "enabled": self.enabled} | vars(self.softness)
 
 
 @dataclass(frozen=True)

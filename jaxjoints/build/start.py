@@ -27,6 +27,7 @@ from ..model.kinematics import (
     with_unit_quaternions,
     with_world,
 )
+from ..model.measures import element_errors
 from ..model.state import State
 from ..model.system import WORLD_INDEX, System
 from .checks.values import (
@@ -52,6 +53,7 @@ def start_state(
     qd: Mapping[str, Any] | None = None,
     pose: Mapping[str, Any] | None = None,
     velocity: Mapping[str, Any] | None = None,
+    rough: bool = False,
 ) -> State:
     """A state of a system, from coordinates by the names of joints and poses by those of bodies.
 
@@ -71,6 +73,8 @@ def start_state(
     velocity: linear velocity of the body frame's origin, then angular velocity, world axes [m/s,
         rad/s], shape (6, *batch); it counts in place of the speeds of the joint that places the
         body
+    rough: the state is a guess for `assemble`: joints may be open, coordinates outside their
+        limits, and q and qd of joints that close loops need not fit
 
     Raises: ValueError for unknown names, for q and qd that contradict the poses, and for a coupling
         whose pose is not finite.
@@ -136,7 +140,7 @@ def start_state(
         if name in velocity:
             T = motions[body][0]
             motions[body] = T, _body_twist(T, velocity[name])
-    for joint in qd:
+    for joint in () if rough else qd:
         if joint not in driven:
             raise ValueError(
                 f"joint {joint!r}: qd {qd[joint]} has no effect, its bodies move as they are given "
@@ -146,8 +150,9 @@ def start_state(
         kind, between = type(joints[j][0]).__name__, (motions[end.child], motions[end.parent])
         if j not in coordinates:
             coordinates[j], *gap = _closed(*joints[j], *between, q.get(joint), batch=axes)
-            _check_closed(joint, kind, coordinates[j], q.get(joint), *gap)
-        if joints[j][0].velocity_rows:
+            if not rough:
+                _check_closed(joint, kind, coordinates[j], q.get(joint), *gap)
+        if joints[j][0].velocity_rows and not rough:
             slip, size = _slip(*joints[j], *between, batch=axes)
             _warn_of_slip(joint, kind, slip, size)
 
@@ -168,8 +173,10 @@ def start_state(
     )
     if state.engagement.size:
         state = replace(state, engagement=_engaged(wide, state))
-    _warn_of_limits(system, state)
-    _warn_of_transmissions(system, state)
+    if not rough:
+        _warn_of_limits(system, state)
+        _warn_of_transmissions(system, state)
+        _warn_of_constraints(system, state)
     return state
 
 
@@ -373,8 +380,8 @@ def _check_closed(joint, kind, value, stated, error, rate, size, speed) -> None:
     if not error <= rounding:
         warnings.warn(
             f"joint {joint!r}: the frames of this {kind} miss each other by {float(error):.3g} m "
-            "or rad at the start; `project` closes small gaps, otherwise give poses or coordinates "
-            "that fit",
+            "or rad at the start; `assemble` closes it from there (rough=True), otherwise give "
+            "poses or coordinates that fit",
             stacklevel=4,
         )
     elif not rate <= _rounding(value.dtype) * (1 + float(speed)):
@@ -423,11 +430,35 @@ def _warn_of_transmissions(system: System, state: State) -> None:
         if not error <= rounding * (1 + float(jnp.max(jnp.abs(state.q), initial=0.0))):
             warnings.warn(
                 f"{owner}: its value is {float(error):.3g} at the start and is to be 0; `project` "
-                "closes small gaps, otherwise give coordinates that fit",
+                "closes small gaps and `assemble` any, otherwise give coordinates that fit",
                 stacklevel=4,
             )
         elif not rate <= rounding * (1 + float(jnp.max(jnp.abs(state.omega), initial=0.0))):
             warnings.warn(f"{owner}: its value {_parts(rate)}", stacklevel=4)
+
+
+def _warn_of_constraints(system: System, state: State) -> None:
+    """Warn of constraints whose errors are not 0 at the start.
+
+    Raises: ValueError for one that is not finite there
+    """
+    if is_traced((system, state)) or not system.constraints:
+        return
+    count = len(system.topology.constraints)
+    errors = np.asarray(element_errors(mechanism_of(system, state.time.ndim), state))[-count:]
+    rounding = _rounding(state.q.dtype) * (1 + float(jnp.max(jnp.abs(state.position))))
+    for name, error in zip(system.topology.constraints, errors, strict=True):
+        if not np.isfinite(error).all():
+            raise ValueError(
+                f"constraint {name!r}: its error is not finite where its bodies start; guard its "
+                "divisions, roots and norms, or start elsewhere"
+            )
+        if error.max() > rounding:
+            warnings.warn(
+                f"constraint {name!r}: its error is {error.max():.3g} at the start and is to be 0; "
+                "`project` closes small errors and `assemble` any (rough=True)",
+                stacklevel=4,
+            )
 
 
 def _warn_of_slip(joint, kind, slip, size) -> None:

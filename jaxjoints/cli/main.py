@@ -15,8 +15,8 @@ import numpy as np
 from ..model.state import State
 from ..model.system import System
 from ..simulate.tiles import use_all_cores
+from ..tools.diagnosis import diagnose
 from ..viewing.page import view
-from .diagnosis import diagnosis
 from .robots import chain, load
 from .runs import Run, kicked, simulated, timed
 
@@ -104,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     motion(one, 5.0, 1024)
 
     one = command("diagnose", _diagnose, "Bodies, joints, freedom, and what may be wrong.")
+    one.add_argument("--dt", type=_positive, default=0.002, help="time step to judge [s]")
     # Ranks are told from rounding.
     one.set_defaults(float64=True)
 
@@ -184,7 +185,7 @@ def _outcome(run: Run) -> int:
 
 def _diagnose(options: Any) -> int:
     system, state, _ = _load(options)
-    report = diagnosis(system, state)
+    report = diagnose(system, state, dt=options.dt)
     print(report)
     return BAD_OUTCOME if report.findings else FINE
 

@@ -6,6 +6,7 @@ tangents, 3 and 4 rolling about these, 5 spin about the normal.
 
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -154,7 +155,7 @@ def contact_laws(
     ['ContactLimits', 'ContactFriction', 'ContactFriction']
     """
     box = _pair(owner, "friction_force", friction_force)
-    anticipate = not any(np.any(np.asarray(x)) for x in box) if anticipate is None else anticipate
+    anticipate = not _any(*box) if anticipate is None else anticipate
     laws: list[Law] = [
         ContactLimits(
             stiffness=stiffness,
@@ -170,13 +171,13 @@ def contact_laws(
     ]
     slips, speeds = _pair(owner, "slip", slip), _pair(owner, "surface_speed", surface_speed)
     μ = _pair(owner, "friction", friction)
-    if any(np.any(np.asarray(x)) for x in (*μ, *box)):
+    if _any(*μ, *box):
         laws += [
             ContactFriction(*one, coordinate=at)
             for *one, at in zip(μ, box, slips, speeds, SLIP, strict=True)
         ]
     moments = *_pair(owner, "rolling", rolling), spinning
-    if any(np.any(np.asarray(x)) for x in moments):
+    if _any(*moments):
         laws += [
             ContactFriction(most, coordinate=at)
             for most, at in zip(moments, (*ROLL, SPIN), strict=True)
@@ -191,3 +192,8 @@ def _pair(owner: str, field: str, value: Any) -> tuple[Any, Any]:
     if np.ndim(value) != 1 or len(value) != 2:
         raise ValueError(f"{owner}: {field} {value} must be a number, or one for each tangent")
     return tuple(value)
+
+
+def _any(*numbers: Any) -> bool:
+    """Whether some number is not 0; one that JAX is tracing may be any."""
+    return any(isinstance(x, jax.core.Tracer) or np.any(np.asarray(x)) for x in numbers)

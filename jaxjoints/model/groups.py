@@ -11,6 +11,7 @@ from jax import Array
 from ..algebra.pytree import replace, static, struct
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
+from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
 from ..laws.softness import Bushing, Compliance
@@ -21,7 +22,8 @@ from ..laws.transmissions import Transmission
 class Topology:
     """The static facts of a system, which are part of its type for JAX.
 
-    bodies, joints, transmissions, fields: their names, in the order in which they were added
+    bodies, joints, transmissions, fields, constraints: their names, in the order in which they were
+        added
     moving: for each body True, or False if its motion is prescribed
     shapes: of each leaf of the system as it was built, without batch axes
     notes: what the builder changed in the arguments of the user, a sentence each
@@ -32,12 +34,13 @@ class Topology:
     moving: tuple[bool, ...]
     transmissions: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
     shapes: tuple[tuple[int, ...], ...] = ()
     notes: tuple[str, ...] = ()
 
     @cached_property
     def _hash(self) -> int:
-        names = self.bodies, self.joints, self.transmissions, self.fields
+        names = self.bodies, self.joints, self.transmissions, self.fields, self.constraints
         return hash((*names, self.moving, self.shapes))
 
     def __hash__(self) -> int:
@@ -196,6 +199,32 @@ class TransmissionGroup(Group):
         """Values that no law acts on, which are kept at 0."""
         with_laws = {law.coordinate for law in self.laws}
         return tuple(i for i in range(self.transmission.rows) if i not in with_laws)
+
+
+@struct
+class ConstraintGroup(Group):
+    """All constraints of one type on as many bodies, stacked.
+
+    constraint: the record, with leaves of shape (…, constraints, *batch)
+    erp, cfm, springs, enabled, rigid: as in `JointGroup`, shape (rows, constraints, *batch)
+    members: index of each constraint in the system
+    bodies: of each constraint the indices of its bodies; the world fills up to two
+    start: of each constraint, the index of its first row in the flat vector of all rows
+    """
+
+    constraint: Constraint
+    erp: Array
+    cfm: Array
+    members: tuple[int, ...] = static()
+    bodies: tuple[tuple[int, ...], ...] = static()
+    start: tuple[int, ...] = static()
+    rigid: bool = static(default=True)
+    springs: Compliance | Bushing | None = None
+    enabled: Array | None = None
+    element: ClassVar[str] = "constraint"
+    per_member: ClassVar[tuple[str, ...]] = ("members", "bodies", "start")
+    # A constraint carries no laws.
+    laws: ClassVar[tuple[Law, ...]] = ()
 
 
 @struct

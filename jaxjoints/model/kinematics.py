@@ -18,6 +18,7 @@ from ..algebra.spatial import (
     matmul,
     matvec,
     quat_conjugate,
+    quat_from_rotation_vector,
     quat_multiply,
     quat_normalize,
     quat_rotate,
@@ -26,10 +27,11 @@ from ..algebra.spatial import (
 )
 from ..couplings.coupling import CouplingRows
 from ..couplings.nonholonomic import extra_rows, with_velocity_rows
+from ..laws.constraints import Constraint
 from ..laws.transmissions import Transmission
-from .groups import JointGroup, TransmissionGroup
+from .groups import ConstraintGroup, JointGroup, TransmissionGroup
 from .state import State
-from .system import System
+from .system import WORLD_INDEX, System
 
 
 @struct
@@ -40,7 +42,8 @@ class Mechanism:
 
     inverse_mass: [1/kg], shape (bodies + 1, *batch); inverse_inertia: body axes [1/(kg m²)], shape
     (3, 3, bodies + 1, *batch); both 0 for the world and bodies of prescribed motion
-    orders: for each group the order in which its joints stand here, then the transmissions
+    orders: for each group the order in which its joints stand here, then of transmissions, then of
+        constraints
     """
 
     system: System
@@ -68,10 +71,27 @@ class JointKinematics:
         return -self.T_CD.rotate_inverse(self.T_CD.p)
 
 
+@struct
+class ConstraintKinematics:
+    """The rows of the constraints of one group where their bodies are.
+
+    H: wrenches of unit impulses on each of the bodies, about its centre of mass in its axes, (6,
+        rows, constraints, *batch)
+    error: φ, 0 for rows at velocity and acceleration level, (rows, constraints, *batch)
+    drift, acceleration: as in `CouplingRows`, for all rows
+    """
+
+    H: tuple[Array, ...]
+    error: Array
+    drift: Array
+    acceleration: Array | None
+
+
 def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | None = None):
     """A `Mechanism` for `batch` batch axes, the joints of each group in the given order."""
     if orders is None:
         items = [g.joints for g in system.groups] + [g.members for g in system.transmissions]
+        items += [g.members for g in system.constraints]
         orders = tuple(tuple(range(len(item))) for item in items)
     ranks = system.topology.ranks
     rank_tree = jax.tree.unflatten(jax.tree.structure(system), ranks)
@@ -87,7 +107,16 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     transmissions = [
         _ordered(group, rank, order, "members", "joints", "bodies", "start")
         for group, rank, order in zip(
-            system.transmissions, rank_tree.transmissions, orders[joints:], strict=True
+            system.transmissions, rank_tree.transmissions, orders[joints:], strict=False
+        )
+    ]
+    constraints = [
+        _ordered(group, rank, order, "members", "bodies", "start")
+        for group, rank, order in zip(
+            system.constraints,
+            rank_tree.constraints,
+            orders[joints + len(transmissions) :],
+            strict=True,
         )
     ]
     moving = moving_bodies(system, batch)
@@ -102,27 +131,40 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     inverse_inertia = jnp.where(moving[None, None], inverse_of_three(inertia), 0.0)
     inverse_inertia = with_world(inverse_inertia, axis=2)
     system = replace(
-        system, inertia=tensor, groups=tuple(groups), transmissions=tuple(transmissions)
+        system,
+        inertia=tensor,
+        groups=tuple(groups),
+        transmissions=tuple(transmissions),
+        constraints=tuple(constraints),
     )
     return Mechanism(system, inverse_mass, inverse_inertia, orders)
 
 
 def joint_kinematics(
-    mechanism: Mechanism, state: State, *, transport: bool = True
+    mechanism: Mechanism, state: State, *, transport: bool = True, free: State | None = None
 ) -> tuple[JointKinematics, ...]:
-    """Kinematics of all joints, group by group.
+    """Kinematics of all joints, group by group, and after them the `ConstraintKinematics` of
+    groups of constraints.
+
+    Rows at acceleration level depend on how the bodies go on without forces:
 
     transport: bodies carry their angular momentum along after the forces of a step; else these
-        include whatever turns their angular velocity. Rows at acceleration level depend on it
+        include whatever turns their angular velocity
+    free: how the state changes in time without the forces of rows, in place of both
     """
     bodies = _with_fixed_world(state)
-    coasting = _coasting(mechanism, bodies, transport)
+    coasting = _coasting(mechanism, bodies, transport) if free is None else _rates(free)
     groups = [_kinematics(group, bodies, coasting, state) for group in mechanism.system.groups]
     # Stored: otherwise XLA computes the rows again inside everything that reads them.
     stored = materialize([(joint.C_in_parent, joint.rows) for joint in groups])
-    return tuple(
+    joints = [
         JointKinematics(joint.T_CD, *rest) for joint, rest in zip(groups, stored, strict=True)
-    )
+    ]
+    constraints = [
+        _constraint_kinematics(mechanism, group, bodies, coasting, state)
+        for group in mechanism.system.constraints
+    ]
+    return (*joints, *materialize(constraints))
 
 
 def with_unit_quaternions(state: State) -> State:
@@ -189,6 +231,14 @@ def gather_coordinates(mechanism: Mechanism, parts: list[Array], state: State) -
         arrays.append(part.reshape((-1, *state.time.shape)))
     order = np.argsort(np.concatenate(places))
     return jnp.concatenate(arrays).at[order].get(mode="promise_in_bounds")
+
+
+def joint_coordinates(
+    mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State
+) -> Array:
+    """Coordinates of all joints, (coordinates, *batch); joints: kinematics of the state."""
+    of_groups = joints[: len(mechanism.system.groups)]
+    return gather_coordinates(mechanism, [joint.rows.q for joint in of_groups], state)
 
 
 def coordinate_indices(group: JointGroup) -> np.ndarray:
@@ -260,6 +310,12 @@ def _coasting(mechanism: Mechanism, bodies: _Bodies, transport: bool) -> _Bodies
     return _Bodies(Pose(bodies.velocity, turn), jnp.zeros_like(bodies.velocity), spin)
 
 
+def _rates(free: State) -> _Bodies:
+    """Rates of poses and velocities of the bodies, from those of a state, and of the world."""
+    pose = Pose(with_world(free.position), with_world(free.quaternion))
+    return _Bodies(pose, with_world(free.velocity), with_world(free.omega))
+
+
 def _kinematics(
     group: JointGroup, bodies: _Bodies, coasting: _Bodies, state: State
 ) -> JointKinematics:
@@ -293,6 +349,85 @@ def _kinematics(
                 with_velocity_rows, T.p.ndim - 1, group.coupling, rows, T, *motion, time
             )
     return JointKinematics(T, group.frame_D @ T, rows)
+
+
+def _constraint_kinematics(
+    mechanism: Mechanism, group: ConstraintGroup, bodies: _Bodies, coasting: _Bodies, state: State
+) -> ConstraintKinematics:
+    # The world, which is no body of a constraint, only fills sides.
+    sides = [np.array(side) for side in zip(*group.bodies, strict=True) if side[0] != WORLD_INDEX]
+
+    def of_bodies(x):
+        return jnp.stack([x[:, side] for side in sides], axis=1)
+
+    twist, position, quaternion = body_twists(state), bodies.pose.p, bodies.pose.q
+    arguments = position, quaternion, with_world(mechanism.system.com), twist, coasting.omega
+    with jax.default_matmul_precision("highest"):
+        W, error, drift, *acceleration = map_trailing(
+            _constraint_rows,
+            state.time.ndim + 1,
+            group.constraint,
+            *map(of_bodies, arguments),
+            state.time[None],
+        )
+    H = [jnp.swapaxes(W[:, :, side], 0, 1) for side in range(len(sides))]
+    H += [jnp.zeros_like(H[0])] * (len(group.bodies[0]) - len(sides))
+    return ConstraintKinematics(tuple(H), error, drift, acceleration[0] if acceleration else None)
+
+
+def _constraint_rows(
+    constraint: Constraint,
+    position: Array,
+    quaternion: Array,
+    com: Array,
+    twist: Array,
+    spin: Array,
+    t: Array,
+) -> tuple[Array, ...]:
+    """Rows W (rows, 6, n) of one constraint, its errors, drifts and, where it has rows at that
+    level, accelerations.
+
+    position, quaternion, com: of the centres of mass, of the bodies, in the body frames, (…, n)
+    twist: in body axes at the centres of mass, (6, n); spin: angular acceleration without forces in
+        world axes, (3, n)
+    """
+
+    def poses(shift):
+        q = quat_multiply(quaternion, quat_from_rotation_vector(shift[3:]))
+        return Pose(position + quat_rotate(quaternion, shift[:3]) - quat_rotate(q, com), q)
+
+    def at_origin(v, curvature=0.0):
+        linear, angular = (quat_rotate(quaternion, x) for x in (v[:3], v[3:]))
+        return jnp.concatenate([linear - cross(angular, arm) - curvature, angular], axis=0)
+
+    arm, still = quat_rotate(quaternion, com), jnp.zeros_like(twist)
+    here, moving = poses(still), at_origin(twist)
+    levels, accelerations = [], []
+    if constraint.position_rows:
+        G = jax.jacfwd(lambda shift: constraint.position(poses(shift), t))(still)
+        time = jnp.ones_like(t)
+        φ, rate = jax.jvp(lambda t: constraint.position(here, t), (t,), (time,))
+        levels.append((G, φ, rate))
+        accelerations.append(jnp.zeros_like(φ))
+    if constraint.velocity_rows:
+        V = jax.jacfwd(lambda v: constraint.velocity(here, at_origin(v), t))(twist)
+        ψ = constraint.velocity(here, moving, t)
+        levels.append((V, jnp.zeros_like(ψ), ψ - jnp.sum(V * twist[None], axis=(1, 2))))
+        accelerations.append(jnp.zeros_like(ψ))
+    if constraint.acceleration_rows:
+        curvature = cross(moving[3:], cross(moving[3:], arm))
+
+        def acceleration(rate):
+            return constraint.acceleration(here, moving, at_origin(rate, curvature), t)
+
+        coasting = jnp.concatenate(
+            [jnp.zeros_like(spin), quat_rotate_inverse(quaternion, spin)], axis=0
+        )
+        V, α = jax.jacfwd(acceleration)(coasting), acceleration(coasting)
+        levels.append((V, jnp.zeros_like(α), -jnp.sum(V * twist[None], axis=(1, 2))))
+        accelerations.append(α)
+    rows = tuple(jnp.concatenate(parts) for parts in zip(*levels, strict=True))
+    return (*rows, jnp.concatenate(accelerations)) if constraint.acceleration_rows else rows
 
 
 def _picked(W: Array, rows: Sequence[int]) -> Array:

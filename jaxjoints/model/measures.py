@@ -7,10 +7,11 @@ from jax import Array
 
 from ..algebra.pytree import expand
 from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate_inverse
+from ..laws.limits import LimitForce, Limits
 from .batch import batch_shape
 from .kinematics import (
     Mechanism,
-    gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
     moving_bodies,
     prepare,
@@ -25,7 +26,7 @@ def coordinates(system: System, state: State) -> Array:
     """Coordinates of all joints, continued from `state.q`, shape (coordinates, *batch)."""
     mechanism, state = _ready(system, state)
     joints = joint_kinematics(mechanism, state)
-    return gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+    return joint_coordinates(mechanism, joints, state)
 
 
 def joint_errors(system: System, state: State) -> Array:
@@ -35,13 +36,14 @@ def joint_errors(system: System, state: State) -> Array:
 
 def element_errors(mechanism: Mechanism, state: State) -> Array:
     """Largest bilateral error of each joint, then of each transmission with values that are kept at
-    0, shape (joints + transmissions, *batch).
+    0, then of each constraint, shape (joints + transmissions + constraints, *batch).
     """
     system, joints = mechanism.system, joint_kinematics(mechanism, state)
     first = len(system.topology.joints)
-    count = first + len(system.topology.transmissions)
+    second = first + len(system.topology.transmissions)
+    count = second + len(system.topology.constraints)
     errors = jnp.zeros((count, *state.time.shape), state.q.dtype)
-    for group, joint in zip(system.groups, joints, strict=True):
+    for group, joint in zip(system.groups, joints, strict=False):
         if group.coupling.dof < 6:
             worst = jnp.max(jnp.abs(joint.rows.error), axis=0)
             errors = errors.at[np.array(group.joints)].set(worst)
@@ -50,6 +52,9 @@ def element_errors(mechanism: Mechanism, state: State) -> Array:
             value, _ = transmission_rows(mechanism, group, joints)
             worst = jnp.max(jnp.abs(value[np.array(group.held)]), axis=0)
             errors = errors.at[first + np.array(group.members)].set(worst)
+    for group, rows in zip(system.constraints, joints[len(system.groups) :], strict=True):
+        worst = jnp.max(jnp.abs(rows.error), axis=0)
+        errors = errors.at[second + np.array(group.members)].set(worst)
     return errors
 
 
@@ -84,6 +89,26 @@ def momentum(system: System, state: State) -> Array:
     spin = quat_rotate(q, matvec(system.inertia, quat_rotate_inverse(q, state.omega)))
     angular = jnp.where(moving[None], spin, 0.0) + cross(state.position, linear)
     return jnp.concatenate([jnp.sum(linear, axis=1), jnp.sum(angular, axis=1)], axis=0)
+
+
+def coordinate_limits(system: System) -> np.ndarray:
+    """Tightest bounds of each coordinate by its laws, (environments or 1, coordinates, 2)."""
+    found = []
+    for group in system.groups:
+        for law in group.laws:
+            if not isinstance(law, Limits | LimitForce):
+                continue
+            for side, bound in enumerate((law.lower, law.upper)):
+                if bound is not None:
+                    bound = np.asarray(bound, float)
+                    at = [start + law.coordinate for start in group.start]
+                    found.append((at, side, np.moveaxis(bound.reshape(len(at), -1), 0, 1)))
+    rows = max((len(bound) for _, _, bound in found), default=1)
+    limits = np.tile([-np.inf, np.inf], (rows, system.coordinates, 1))
+    for at, side, bound in found:
+        tightest = np.minimum if side else np.maximum
+        limits[:, at, side] = tightest(limits[:, at, side], bound)
+    return limits
 
 
 def _ready(system: System, state: State) -> tuple[Mechanism, State]:

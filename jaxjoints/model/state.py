@@ -156,6 +156,8 @@ class Info:
         no limit pushes, shape (coordinates, *batch)
     transmission_force: mean force along each value of the transmissions (`System.value`), shape
         (values, *batch)
+    constraint_force: mean force of each row of the constraints (`System.rows`), shape
+        (constraint rows, *batch)
     q, qd: coordinates [m or rad] at the end of the step, and their speeds there on the surfaces of
         the joints, see `speeds`; shape (coordinates, *batch)
     """
@@ -167,6 +169,7 @@ class Info:
     law_force: Array
     limit_force: Array
     transmission_force: Array
+    constraint_force: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     # Filled in after the scheme's step, which leaves them out.
     cause: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     effort: Array = dataclasses.field(default=None)  # type: ignore[assignment]

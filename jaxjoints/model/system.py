@@ -14,7 +14,14 @@ from jax import Array
 
 from ..algebra.pytree import static, struct
 from ..laws.fields import Field
-from .groups import FieldGroup, Group, JointGroup, Topology, TransmissionGroup
+from .groups import (
+    ConstraintGroup,
+    FieldGroup,
+    Group,
+    JointGroup,
+    Topology,
+    TransmissionGroup,
+)
 from .state import Control, State
 from .table import described
 
@@ -40,7 +47,8 @@ class System:
     inertia: about the centre of mass in body axes [kg m²], shape (3, 3, bodies)
     com: centre of mass in the body frame [m], shape (3, bodies)
     gravity: acceleration in the world [m/s²], shape (3,)
-    groups, transmissions, fields: the joints, transmissions and fields, in groups of like ones
+    groups, transmissions, fields, constraints: the joints, transmissions, fields and constraints,
+        in groups of like ones
     topology: names and other static facts
 
     Each array may carry batch axes at the end.
@@ -53,6 +61,7 @@ class System:
     groups: tuple[JointGroup, ...]
     transmissions: tuple[TransmissionGroup, ...] = ()
     fields: tuple[FieldGroup, ...] = ()
+    constraints: tuple[ConstraintGroup, ...] = ()
     topology: Topology = static(kw_only=True)
 
     def __str__(self) -> str:
@@ -67,6 +76,7 @@ class System:
         qd: Mapping[str, Any] | None = None,
         pose: Mapping[str, Any] | None = None,
         velocity: Mapping[str, Any] | None = None,
+        rough: bool = False,
     ) -> State:
         """See `start_state`."""
         raise NotImplementedError
@@ -95,6 +105,10 @@ class System:
         """See `changes.with_field`."""
         raise NotImplementedError
 
+    def with_constraint(self, name: str, **changes: Any) -> "System":
+        """See `changes.with_constraint`."""
+        raise NotImplementedError
+
     @property
     def coordinates(self) -> int:
         """Length of the flat vectors of coordinates, of their speeds and of efforts."""
@@ -104,6 +118,11 @@ class System:
     def values(self) -> int:
         """Length of the flat vector of the values of all transmissions."""
         return sum(group.transmission.rows * len(group.members) for group in self.transmissions)
+
+    @property
+    def constraint_rows(self) -> int:
+        """Length of the flat vector of the rows of all constraints."""
+        return sum(group.constraint.rows * len(group.members) for group in self.constraints)
 
     def body(self, name: str) -> int:
         """Index of a body in the axis of bodies; KeyError for an unknown name."""
@@ -139,6 +158,20 @@ class System:
         g, i = self._transmission(name)
         return self.transmissions[g].member(i, self._ranks.transmissions[g])
 
+    def constraint(self, name: str) -> ConstraintGroup:
+        """One constraint: its record and softness, without the axis of constraints.
+
+        Raises: KeyError for an unknown name.
+        """
+        g, i = self._constraint(name)
+        return self.constraints[g].member(i, self._ranks.constraints[g])
+
+    def rows(self, name: str) -> slice:
+        """Where a constraint's rows are in the flat vector of all; KeyError for an unknown name."""
+        g, i = self._constraint(name)
+        start = self.constraints[g].start[i]
+        return slice(start, start + self.constraints[g].constraint.rows)
+
     def field(self, name: str) -> FieldGroup:
         """One field: its record without the axis of fields, and the bodies that it acts on.
 
@@ -152,6 +185,9 @@ class System:
 
     def _transmission(self, name: str) -> tuple[int, int]:
         return located(self.transmissions, "transmission", self.topology.transmissions, name)
+
+    def _constraint(self, name: str) -> tuple[int, int]:
+        return located(self.constraints, "constraint", self.topology.constraints, name)
 
     def _field(self, name: str) -> tuple[int, int]:
         return located(self.fields, "field", self.topology.fields, name)

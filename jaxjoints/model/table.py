@@ -42,7 +42,8 @@ def described(system: Any, world: str) -> str:
     head = f"System of {', '.join(counts)}; gravity {_text(system.gravity)} m/s²"
     if batch:
         head += f"; environment 0 of {' x '.join(map(str, batch))}"
-    parts = [head, _bodies(system), _joints(system, world), _transmissions(system), _fields(system)]
+    parts = [head, _bodies(system), _joints(system, world), _transmissions(system)]
+    parts += [_constraints(system), _fields(system)]
     if topology.notes:
         parts.append("\n".join(["notes", *(f"  {note}" for note in topology.notes)]))
     return "\n\n".join(part for part in parts if part)
@@ -90,6 +91,15 @@ def _transmissions(system: Any) -> str:
         laws = "; ".join(map(_record, one.laws)) or "held at 0"
         rows.append((name, _record(one.transmission), joints, laws))
     return _table(("transmissions", "values", "joints", "laws"), rows)
+
+
+def _constraints(system: Any) -> str:
+    rows = []
+    for name in system.topology.constraints:
+        one = system.constraint(name)
+        bodies = ", ".join(system.topology.bodies[i] for i in one.bodies[0] if i >= 0)
+        rows.append((name, _record(one.constraint), bodies, str(one.constraint.rows)))
+    return _table(("constraints", "record", "bodies", "rows"), rows)
 
 
 def _fields(system: Any) -> str:

@@ -84,8 +84,8 @@ class _Writer:
         for i in range(len(system.topology.bodies)):
             self.frames.setdefault(i, IDENTITY)
         self._read_transmissions()
-        for field in system.topology.fields:
-            self.lost.append(f"field {field!r}")
+        self.lost += [f"constraint {constraint!r}" for constraint in system.topology.constraints]
+        self.lost += [f"field {field!r}" for field in system.topology.fields]
         roots = [i for i in range(len(system.topology.bodies)) if i not in leading]
         on_world = any(one.parent[0] == WORLD_INDEX for _, one in joints) or len(roots) > 1
         lines = [f"<robot name={quoteattr(name)}>"]

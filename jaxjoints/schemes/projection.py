@@ -31,7 +31,7 @@ def projected(mechanism: Mechanism, state: State) -> State:
     """
     joints, interval = joint_kinematics(mechanism, state), _at_once(mechanism, state)
     problem = row_problem(mechanism, joints, interval, Projection())
-    return _displaced(state, body_velocities(problem, NEWTON.solve(problem).impulse))
+    return displaced(state, body_velocities(problem, NEWTON.solve(problem).impulse))
 
 
 def projected_along(
@@ -47,7 +47,7 @@ def projected_along(
         impulse = solve_at_rest(problem, factors, again.rate)
     else:
         impulse = NEWTON.solve(again).impulse
-    return _displaced(state, body_velocities(problem, impulse))
+    return displaced(state, body_velocities(problem, impulse))
 
 
 def surface_twists(
@@ -64,12 +64,7 @@ def surface_twists(
     return twist + with_world(body_velocities(problem, NEWTON.solve(problem).impulse))
 
 
-def _at_once(mechanism: Mechanism, state: State) -> Interval:
-    one = jnp.ones((), mechanism.inverse_mass.dtype)
-    return Interval(one, engagement=state.engagement)
-
-
-def _displaced(state: State, shift: Array) -> State:
+def displaced(state: State, shift: Array) -> State:
     """State with its bodies moved by displacements in body axes, (6, bodies, *batch)."""
     q = quaternion_components(state)
     return replace(
@@ -77,3 +72,8 @@ def _displaced(state: State, shift: Array) -> State:
         position=state.position + quat_rotate(q, shift[:3]),
         quaternion=quat_normalize(quat_multiply(q, quat_from_rotation_vector(shift[3:]))),
     )
+
+
+def _at_once(mechanism: Mechanism, state: State) -> Interval:
+    one = jnp.ones((), mechanism.inverse_mass.dtype)
+    return Interval(one, engagement=state.engagement)

@@ -44,7 +44,7 @@ from ..laws.law import Law
 from ..model.kinematics import (
     JointKinematics,
     Mechanism,
-    gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
     moving_bodies,
 )
@@ -142,6 +142,7 @@ class Rattle(Scheme):
             law_force=first.law_force + second.law_force,
             limit_force=first.limit_force + second.limit_force,
             transmission_force=first.transmission_force + second.transmission_force,
+            constraint_force=first.constraint_force + second.constraint_force,
         )
         return new, info
 
@@ -337,4 +338,4 @@ def _ended(
 
 
 def _coordinates(mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State) -> Array:
-    return gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+    return joint_coordinates(mechanism, joints, state)

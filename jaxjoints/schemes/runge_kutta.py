@@ -8,23 +8,19 @@ from jax import Array
 
 from ..algebra.options import check_count, check_kind
 from ..algebra.pytree import replace, static, struct
-from ..algebra.spatial import cross, matvec, quat_multiply, quat_rotate, quat_rotate_inverse
 from ..assembly.group_rows import Interval
-from ..assembly.impulses import effort_impulse
 from ..assembly.layout import layout, mechanism_of
 from ..assembly.problem import row_problem
 from ..assembly.targets import SurfaceVelocity
 from ..laws.drives import Armature
 from ..laws.law import Law
-from ..model.external import external_wrench
 from ..model.groups import JointGroup
 from ..model.kinematics import (
     JointKinematics,
     Mechanism,
     body_twists,
-    gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
-    moving_bodies,
     with_unit_quaternions,
     with_world,
 )
@@ -40,6 +36,7 @@ from ..solve.problem import (
     speeds,
 )
 from .free_motion import free_velocity
+from .instant import rate_of_change, with_twists
 from .projection import projected
 from .scheme import NEWTON, Scheme, check_laws, elements, step_info
 
@@ -80,17 +77,17 @@ class RungeKutta(Scheme):
         """See `Scheme.advance`."""
         _check(mechanism.system)
         joints = joint_kinematics(mechanism, state)
-        q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+        q = joint_coordinates(mechanism, joints, state)
         start = replace(state, q=q)
         now = jnp.zeros_like(dt)
         prescribed = free_velocity(mechanism, joints, start, control, now)[:, :-1]
-        start = _with_twists(start, start, prescribed - body_twists(start))
+        start = with_twists(start, start, prescribed - body_twists(start))
 
         def stage(carry, share):
             last, total, force, (residual, size) = carry
             look, weight = share
             state = with_unit_quaternions(_plus(start, last, look * dt))
-            rate, solution = self._rate(mechanism, state, control)
+            rate, _, _, solution = rate_of_change(mechanism, state, control, self.solver)
             total = jax.tree.map(lambda x, y: x + weight * y, total, rate)
             force = force + weight * solution.impulse
             worst = jnp.maximum(residual, solution.residual), jnp.maximum(size, solution.size)
@@ -126,35 +123,14 @@ class RungeKutta(Scheme):
                     stacklevel=3,
                 )
 
-    def _rate(
-        self, mechanism: Mechanism, state: State, control: Control
-    ) -> tuple[State, RowSolution]:
-        """How a state changes in time, and the forces of the rows."""
-        free = _free_rate(mechanism, state, control)
-        now = jnp.zeros((), state.time.dtype)
-
-        def rows(state, force_time):
-            joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
-            problem = _on_surfaces(mechanism, joints, force_time, control, twist)
-            resisted = problem.augmented_stiffness * coordinate_rows(problem, problem.rate)
-            return (problem.rate, problem.impulse - resisted), problem
-
-        # The rows' speeds change at the rate G a + Ġ v; what linear laws give in a time from now on
-        # grows at the rate of their forces. What stiffness there is in no time is an armature's.
-        moving = (state, now), (free, jnp.ones_like(now))
-        _, (rate, push), problem = jax.jvp(rows, *moving, has_aux=True)
-        problem = replace(problem, rate=rate, impulse=push)
-        solution = self.solver.solve(problem)
-        return _with_twists(state, free, body_velocities(problem, solution.impulse)), solution
-
     def _on_surface(self, mechanism: Mechanism, state: State) -> tuple[State, RowProblem]:
         """State with velocities that its rows allow, by the least M-weighted change; the rows."""
         joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
         problem = _on_surfaces(mechanism, joints, jnp.zeros((), twist.dtype), Control(), twist)
         impulse = self.solver.solve(problem).impulse
-        q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+        q = joint_coordinates(mechanism, joints, state)
         state = replace(state, q=q)
-        return _with_twists(state, state, body_velocities(problem, impulse)), problem
+        return with_twists(state, state, body_velocities(problem, impulse)), problem
 
 
 def _on_surfaces(
@@ -202,44 +178,6 @@ def _stiffness(system: System, state: State, dt: Array, solver: Solver) -> tuple
         return jax.lax.scan(better, begin + 0 * free.impulse, None, length=POWERS)[1][-1]
 
     return largest_eigenvalue(2 * whole - 4 * half), largest_eigenvalue(4 * half - whole)
-
-
-def _free_rate(mechanism: Mechanism, state: State, control: Control) -> State:
-    """How a state changes in time without the forces of rows."""
-    system = mechanism.system
-    q, omega = state.quaternion, state.omega
-    inverse = mechanism.inverse_inertia[:, :, :-1]
-    in_body = quat_rotate_inverse(q, omega)
-    torque = cross(matvec(system.inertia, in_body), in_body)
-    pull = jnp.broadcast_to(system.gravity[:, None], omega.shape)
-    wrench = external_wrench(mechanism, state, control, jnp.zeros((), omega.dtype))
-    if wrench is not None:
-        pull = pull + mechanism.inverse_mass[None, :-1] * wrench[:3]
-        torque = torque + quat_rotate_inverse(q, wrench[3:])
-    moving = moving_bodies(mechanism.system, state.time.ndim)[None]
-    turn = jnp.concatenate([jnp.zeros_like(omega[:1]), omega])
-    rate = replace(
-        state,
-        position=state.velocity,
-        quaternion=0.5 * quat_multiply(turn, q),
-        velocity=jnp.where(moving, pull, 0.0),
-        omega=quat_rotate(q, matvec(inverse, torque)),
-        time=jnp.ones_like(state.time),
-        q=jnp.zeros_like(state.q),
-        warm_start=jax.tree.map(jnp.zeros_like, state.warm_start),
-    )
-    joints, one = joint_kinematics(mechanism, state), jnp.ones((), omega.dtype)
-    return _with_twists(state, rate, effort_impulse(mechanism, joints, control.effort, one)[:, :-1])
-
-
-def _with_twists(state: State, rate: State, change: Array) -> State:
-    """A rate, or a state, with twists (6, bodies, *batch) in body axes of the state added."""
-    q = state.quaternion
-    return replace(
-        rate,
-        velocity=rate.velocity + quat_rotate(q, change[:3]),
-        omega=rate.omega + quat_rotate(q, change[3:]),
-    )
 
 
 def _plus(state: State, rate: State, time: Array) -> State:

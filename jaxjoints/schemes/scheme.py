@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import reduce
 from itertools import combinations
 
 import jax.numpy as jnp
@@ -72,7 +71,7 @@ def step_info(
     """
     system, batch = mechanism.system, new.time.shape
     errors, far = [jnp.zeros(batch, dt.dtype)], [jnp.zeros(batch, dt.dtype)]
-    for group, joint in zip(system.groups, joints, strict=True):
+    for group, joint in zip(system.groups, joints, strict=False):
         if group.coupling.dof < 6:
             error = _of_enabled(group, jnp.abs(joint.rows.error))
             errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
@@ -83,8 +82,15 @@ def step_info(
             error = _of_enabled(group, jnp.abs(value[np.array(group.held)]))
             errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
             far += errors[-1:] if group.rigid else []
+    for group, rows in zip(system.constraints, joints[len(system.groups) :], strict=True):
+        error = _of_enabled(group, jnp.abs(rows.error))
+        errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
+        far += errors[-1:] if group.rigid else []
     far = jnp.max(jnp.stack(far), axis=0) > OPEN
-    singular = reduce(jnp.logical_or, map(_singular, system.groups, joints), jnp.zeros(batch, bool))
+    parallel = jnp.zeros(batch, bool)
+    for group, joint in zip(system.groups, joints, strict=False):
+        if group.coupling.dof > 1:
+            parallel = parallel | jnp.any(singular(group, joint), axis=0)
     impulses = joint_impulses(mechanism, joints, problem, solution, new)
     residual, size = (jnp.broadcast_to(x, batch) for x in (solution.residual, solution.size))
     return Info(
@@ -95,25 +101,9 @@ def step_info(
         law_force=impulses.law / dt,
         limit_force=impulses.limit / dt,
         transmission_force=impulses.transmission / dt,
-        cause=jnp.where(far, Cause.OPEN, jnp.where(singular, Cause.SINGULAR, Cause.NONE)),
+        constraint_force=impulses.constraint / dt,
+        cause=jnp.where(far, Cause.OPEN, jnp.where(parallel, Cause.SINGULAR, Cause.NONE)),
     )
-
-
-def _singular(group: JointGroup, joint: JointKinematics) -> Array:
-    """Whether rows of two coordinates of a joint are parallel, shape (*batch)."""
-    N = jnp.unstack(joint.rows.W[6 - group.coupling.dof :])
-    lengths = [jnp.sum(row * row, axis=0) for row in N]
-    found = jnp.zeros((), bool)
-    for i, j in combinations(range(len(N)), 2):
-        along, size = jnp.sum(N[i] * N[j], axis=0), lengths[i] * lengths[j]
-        across = lengths[i] - along * along / lengths[j]
-        found = found | jnp.any((across < PARALLEL**2 * lengths[i]) & (size > 0), axis=0)
-    return found
-
-
-def _of_enabled(group: JointGroup | TransmissionGroup, error: Array) -> Array:
-    """Errors (rows, n, *batch) with 0 for joints or transmissions that are not enabled."""
-    return error if group.enabled is None else jnp.where(group.enabled[None] > 0, error, 0.0)
 
 
 def elements(system: System) -> Iterator[tuple[str, JointGroup | TransmissionGroup]]:
@@ -133,3 +123,20 @@ def check_laws(scheme: str, system: System, refused: Callable[[Law], bool], reme
                     f"{scheme}: {name} has the law {type(law).__name__}, for which this scheme has "
                     f"no rule; {remedy}, or leave the law out"
                 )
+
+
+def singular(group: JointGroup, joint: JointKinematics) -> Array:
+    """Whether rows of two coordinates of a joint are parallel, shape (n, *batch)."""
+    N = jnp.unstack(joint.rows.W[6 - group.coupling.dof :])
+    lengths = [jnp.sum(row * row, axis=0) for row in N]
+    found = jnp.zeros((), bool)
+    for i, j in combinations(range(len(N)), 2):
+        along, size = jnp.sum(N[i] * N[j], axis=0), lengths[i] * lengths[j]
+        across = lengths[i] - along * along / lengths[j]
+        found = found | (across < PARALLEL**2 * lengths[i]) & (size > 0)
+    return found
+
+
+def _of_enabled(group: JointGroup | TransmissionGroup, error: Array) -> Array:
+    """Errors (rows, n, *batch) with 0 for joints or transmissions that are not enabled."""
+    return error if group.enabled is None else jnp.where(group.enabled[None] > 0, error, 0.0)

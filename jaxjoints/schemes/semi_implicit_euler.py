@@ -26,7 +26,7 @@ from ..assembly.targets import Step, SurfaceVelocity
 from ..model.kinematics import (
     Mechanism,
     body_twists,
-    gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
     moving_bodies,
     quaternion_components,
@@ -83,7 +83,7 @@ class SemiImplicitEuler(Scheme):
         solution = self.solver.solve(problem, start_impulses(state))
         twist = materialize(free[:, :-1] + body_velocities(problem, solution.impulse))
         new = _moved(self, mechanism, state, twist, dt)
-        q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+        q = joint_coordinates(mechanism, joints, state)
         new = replace(new, q=q, warm_start=warm_start(mechanism.system, solution))
         new = replace(new, engagement=next_engagement(mechanism, new))
         for _ in range(self.projections):

@@ -97,7 +97,7 @@ def isolated_step(
         stopped, control = stopped[:1], without(told, control)
     dt = jnp.where(timed, dt, LONGEST)
     cause = jnp.where(standing, cause, _first(*stopped))
-    control = _clipped(mechanism.system, state, control)
+    control = clipped(mechanism.system, state, control)
     new, info, cause = _contained(scheme, mechanism, safe, cause, state, control, dt)
     still = cause != Cause.NONE
     # No gradient flows through an environment that stands still, nor from one solve to the next.
@@ -178,7 +178,7 @@ def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
 _contained.defjvp(_contained_jvp, symbolic_zeros=SYMBOLIC_ZEROS)
 
 
-def _clipped(system: System, state: State, control: Control) -> Control:
+def clipped(system: System, state: State, control: Control) -> Control:
     """The control with the efforts that joints have a `max_effort` for within it."""
     limited = [group for group in system.groups if group.max_effort is not None]
     if control.effort is None or not limited:

@@ -20,6 +20,7 @@ from ..model.kinematics import (
     Mechanism,
     coordinate_speeds,
     gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
     quaternion_components,
     with_unit_quaternions,
@@ -43,8 +44,8 @@ def project(
     iterations: Newton steps; each squares the error
     velocities: whether these too change, as little as possible, to what the joints allow there
 
-    Warns: outside of `jit`, a joint or transmission that is still open after them by 1e-3 m or
-        rad, or by a tenth of what it was, by name.
+    Warns: outside of `jit`, a joint, transmission or constraint that is still open after them by
+        1e-3 m or rad, or by a tenth of what it was, by name.
     """
     iterations = read_count("project", "iterations", iterations)
     system, state, _ = entered("project", system, state)
@@ -69,7 +70,7 @@ def speeds(system: System, state: State) -> Array:
 def _projected(
     system: System, state: State, *, iterations: int, velocities: bool
 ) -> tuple[State, Array, Array]:
-    """The projected state, and the errors before and after, of joints and then of transmissions."""
+    """The projected state, and the errors before and after, as `element_errors`."""
     mechanism, state = ready(system, state)
     before = element_errors(mechanism, state)
     for _ in range(iterations):
@@ -90,9 +91,10 @@ def _all_speeds(system: System, state: State) -> Array:
 
 
 def _warn_of_gaps(system: System, before: Array, after: Array) -> None:
-    """Warn of what a projection left open; errors of (joints + transmissions, *batch)."""
+    """Warn of what a projection left open; errors as those of `element_errors`."""
     names = [f"joint {name!r}" for name in system.topology.joints]
     names += [f"transmission {name!r}" for name in system.topology.transmissions]
+    names += [f"constraint {name!r}" for name in system.topology.constraints]
     before, after = (
         np.asarray(x).reshape(len(names), -1).max(axis=1, initial=0.0) for x in (before, after)
     )
@@ -116,7 +118,7 @@ def measured(
     still, broken = cause != Cause.NONE, cause == Cause.STATE
     at = with_unit_quaternions(chosen(broken, safe, state))
     joints = joint_kinematics(mechanism, at)
-    q = gather_coordinates(mechanism, [joint.rows.q for joint in joints], at)
+    q = joint_coordinates(mechanism, joints, at)
     known = jnp.where(broken, state.q, q)
     state = replace(state, q=jnp.where(still, stop_gradient(known), known))
     if info is None:
@@ -130,7 +132,7 @@ def surface_speeds(
 ) -> Array:
     """See `speeds`; joints: kinematics of the state."""
     twist = surface_twists(mechanism, joints, state)
-    groups = zip(mechanism.system.groups, joints, strict=True)
+    groups = zip(mechanism.system.groups, joints, strict=False)
     parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
     return gather_coordinates(mechanism, parts, state)
 

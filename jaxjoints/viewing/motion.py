@@ -15,7 +15,7 @@ from ..couplings.contact import Contact, ContactPoint
 from ..model.batch import batch_shape
 from ..model.kinematics import (
     coordinate_indices,
-    gather_coordinates,
+    joint_coordinates,
     joint_kinematics,
 )
 from ..model.measures import body_poses
@@ -258,7 +258,7 @@ def _quantities(system: System, state: State) -> dict[str, Any]:
     W = jnp.zeros((6, 6, count, environments), state.q.dtype)
     errors = jnp.zeros((count, environments), state.q.dtype)
     points = [jnp.zeros((3, 0, environments), state.q.dtype)]
-    for group, joint in zip(groups, joints, strict=True):
+    for group, joint in zip(groups, joints, strict=False):
         members, rows = np.array(group.joints), joint.rows
         shape = (6, 6, len(group.joints), environments)
         W = W.at[:, :, members].set(jnp.broadcast_to(rows.W[:6], shape))
@@ -269,7 +269,7 @@ def _quantities(system: System, state: State) -> dict[str, Any]:
             points.append(T.rotate_inverse(group.coupling.touch(T)[0].point - T.p))
     return {
         "poses": jnp.concatenate([poses.p, poses.q]).transpose(2, 1, 0),
-        "coordinates": gather_coordinates(mechanism, [joint.rows.q for joint in joints], state).T,
+        "coordinates": joint_coordinates(mechanism, joints, state).T,
         "speeds": surface_speeds(mechanism, joints, state).T,
         "errors": errors.T,
         "energies": jnp.stack([energy.kinetic, energy.gravity, energy.springs], axis=-1),

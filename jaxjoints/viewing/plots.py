@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..build.checks.values import near_matches
+from ..model.measures import coordinate_limits
 from ..model.system import System
 from .motion import Motion, read_motion
-from .scene import coordinate_limits
 
 # A limit is said to act from this share of the largest limit force on, and within this share of the
 # way between its bounds (or m, rad) from one of them.

@@ -11,7 +11,7 @@ from ..couplings.contact import Contact
 from ..couplings.shapes import Capsule as TouchingCapsule
 from ..couplings.shapes import HalfSpace
 from ..couplings.shapes import Sphere as TouchingSphere
-from ..laws.limits import LimitForce, Limits
+from ..model.measures import coordinate_limits
 from ..model.system import WORLD, WORLD_INDEX
 from ..models.geometry import Box, Capsule, Cylinder, Mesh, Plane, Sphere, Visual
 from .motion import Motion
@@ -383,25 +383,6 @@ def _inertia(motion: Motion, com: np.ndarray) -> list[Part]:
         frame = np.concatenate([place, q], axis=-1)
         parts.append(Part("box", "inertia", body, frame, 2 * half, color))
     return parts
-
-
-def coordinate_limits(system: Any) -> np.ndarray:
-    """Tightest bounds of each coordinate by its laws, (E or 1, k, 2)."""
-    found = []
-    for group in system.groups:
-        for law in group.laws:
-            if not isinstance(law, Limits | LimitForce):
-                continue
-            for side, bound in enumerate((law.lower, law.upper)):
-                if bound is not None:
-                    at = [start + law.coordinate for start in group.start]
-                    found.append((at, side, _tail_first(np.asarray(bound)[None], 2)[..., 0]))
-    rows = max((len(bound) for _, _, bound in found), default=1)
-    limits = np.tile([-np.inf, np.inf], (rows, system.coordinates, 1))
-    for at, side, bound in found:
-        tightest = np.minimum if side else np.maximum
-        limits[:, at, side] = tightest(limits[:, at, side], bound)
-    return limits
 
 
 def _up(system: Any) -> np.ndarray:

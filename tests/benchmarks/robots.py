@@ -1,11 +1,13 @@
-"""Robots from URDF files: whether they load, fall for a second, and agree with Pinocchio.
+"""Robots from files: whether they load, fall for a second in both precisions, and agree.
 
-    python tests/benchmarks/robots.py FOLDER [--only NAME] [--batch 64] [--out robots.json]
+    python tests/benchmarks/robots.py FOLDER [--only PART,PART] [--batch 64] [--out robots.json]
 
-For each *.urdf below the folder, such as those of the package example-robot-data: bodies, joints,
-what is skipped or changed; one second under gravity with limits, steps of 1 ms; poses of all links
-and accelerations at a random state beside Pinocchio's, without limits, friction and mimics;
-environment-steps per second beside MuJoCo's. Prints a table, and writes what it found.
+For each *.urdf below the folder, such as those of the package example-robot-data, and each MJCF
+*.xml, such as gymnasium's: bodies, joints, what is skipped or changed; one second from the zero
+pose under gravity with limits, damping, springs and armature, without contacts, steps of 1 ms, in
+float64 and float32; of URDF, poses of all links and accelerations at a random state beside
+Pinocchio's, without limits, friction and mimics; environment-steps per second in float32 beside
+MuJoCo's on one core. Prints a table, and writes what it found.
 """
 
 import argparse
@@ -23,41 +25,43 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 jax.config.update("jax_enable_x64", True)
 
 import jaxjoints as jj  # noqa: E402
+from jaxjoints.models import LoadWarning, load_mjcf  # noqa: E402
+from support.mechanisms import single  # noqa: E402
 from support.robots import compare, loaded, plain  # noqa: E402
 
 DT, STEPS = 1e-3, 1000
 SCHEME = jj.SemiImplicitEuler(projections=1)
 HEADER = (
     *("robot", "bodies", "joints", "q", "skipped", "changed", "ok", "joint errors"),
+    *("ok in float32", "residual", "apart after 0.1 s", "after 1 s"),
     *("poses - Pinocchio", "q̈ - Pinocchio", "steps/s", "MuJoCo steps/s"),
 )
 
 
 def simulate(system, state, batch):
-    """Whether a second is sound in all environments, the largest joint error, steps per second."""
+    """A second of a batch: what it shows in a row, and positions after 0.1 s and 1 s."""
     state = jj.replicate(state, batch)
-    keep = lambda _, info: (info.ok, info.error)  # noqa: E731
+
+    def keep(state, info):
+        return info.ok, info.error, info.residual, state.position
+
     run = jax.jit(lambda s: jj.rollout(system, s, dt=DT, steps=STEPS, record=keep, scheme=SCHEME))
-    end, (ok, error) = run(state)
+    end, (ok, error, residual, position) = run(state)
     finite = all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(end))
     start = time.perf_counter()
     jax.block_until_ready(run(state))
-    rate = batch * STEPS / (time.perf_counter() - start)
-    return bool(ok.all()) and finite, float(error.max()), rate
+    return {
+        "ok": bool(ok.all()) and finite,
+        "error": float(error.max()),
+        "residual": float(residual.max()),
+        "speed": batch * STEPS / (time.perf_counter() - start),
+    }, [position[n - 1, ..., 0].astype(jnp.float64) for n in (STEPS // 10, STEPS)]
 
 
-def mujoco_speed(text):
-    """Steps per second of MuJoCo on one core, None where it does not load the file."""
+def mujoco_speed(m):
+    """Steps per second of a MuJoCo model on one core, without contacts."""
     import mujoco
 
-    options = '<compiler balanceinertia="true" boundmass="1e-6" boundinertia="1e-9"/>'
-    text = re.sub(r"(<robot\b[^>]*>)", rf"\1<mujoco>{options}</mujoco>", text, count=1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            m = mujoco.MjModel.from_xml_string(text)
-    except ValueError:
-        return None
     m.opt.timestep = DT
     m.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     d = mujoco.MjData(m)
@@ -66,13 +70,36 @@ def mujoco_speed(text):
     return 2000 / (time.perf_counter() - start)
 
 
-def examine(path, batch):
-    """A row of the table."""
+def from_urdf(path):
+    """The model of a file, differences from Pinocchio's, and the model of MuJoCo if it loads it."""
+    import mujoco
+
     text = plain(path.read_text(encoding="utf-8"))
     model = loaded(path, visuals=False)
     floating = not model.builder._joints
     if floating:
         model = loaded(path, visuals=False, floating=True)
+    options = '<compiler balanceinertia="true" boundmass="1e-6" boundinertia="1e-9"/>'
+    theirs = re.sub(r"(<robot\b[^>]*>)", rf"\1<mujoco>{options}</mujoco>", text, count=1)
+    try:
+        m = mujoco.MjModel.from_xml_string(theirs)
+    except ValueError:
+        m = None
+    return model, compare(text, floating), m
+
+
+def from_mjcf(path):
+    """The model of a file and that of MuJoCo; the tests compare these."""
+    import mujoco
+
+    return load_mjcf(path, visuals=False), (None, None), mujoco.MjModel.from_xml_path(str(path))
+
+
+def examine(path, batch):
+    """A row of the table."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LoadWarning)
+        model, agreement, m = (from_urdf if path.suffix == ".urdf" else from_mjcf)(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         system, state = model.build()
@@ -84,25 +111,35 @@ def examine(path, batch):
         "skipped": [line.split(" (")[0] for line in model.skipped],
         "changed": list(model.notes),
     }
-    row["poses"], row["accelerations"] = compare(text, floating)
-    row["ok"], row["error"], row["speed"] = simulate(system, state, batch)
-    row["mujoco"] = mujoco_speed(text)
+    row["poses"], row["accelerations"] = agreement
+    row["float64"], exact = simulate(system, state, 2)
+    row["float32"], near = simulate(single(system), single(state), batch)
+    row["apart"] = [float(jnp.abs(x - y).max()) for x, y in zip(exact, near, strict=True)]
+    row["mujoco"] = None if m is None else mujoco_speed(m)
     return row
+
+
+def shown(number, digits="0e"):
+    """A number as the table has it; nothing for None."""
+    return "" if number is None else f"{number:.{digits}}"
 
 
 def line(row):
     """A row as Markdown."""
-    off = row["accelerations"]
+    yes = {name: "yes" if row[name]["ok"] else "**no**" for name in ("float64", "float32")}
     cells = [
         *(row[name] for name in ("robot", "bodies", "joints", "q")),
         ", ".join(row["skipped"]),
         len(row["changed"]),
-        "yes" if row["ok"] else "**no**",
-        f"{row['error']:.0e}",
-        f"{row['poses']:.0e}",
-        "" if off is None else f"{off:.0e}",
-        f"{row['speed']:.2g}",
-        "" if row["mujoco"] is None else f"{row['mujoco']:.2g}",
+        yes["float64"],
+        shown(row["float64"]["error"]),
+        yes["float32"],
+        shown(row["float32"]["residual"]),
+        *map(shown, row["apart"]),
+        shown(row["poses"]),
+        shown(row["accelerations"]),
+        shown(row["float32"]["speed"], "2g"),
+        shown(row["mujoco"], "2g"),
     ]
     return f"| {' | '.join(map(str, cells))} |"
 
@@ -117,8 +154,9 @@ def main():
     options = parser.parse_args()
     print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}", flush=True)
     rows = []
-    for path in sorted(options.folder.rglob("*.urdf")):
-        if options.only not in str(path):
+    files = sorted(path for kind in ("*.urdf", "*.xml") for path in options.folder.rglob(kind))
+    for path in files:
+        if not any(part in str(path) for part in options.only.split(",")):
             continue
         try:
             row = examine(path, options.batch)

@@ -167,7 +167,7 @@ def test_a_stop_is_the_implicit_euler_step_of_a_spring_and_damper(name, softness
     run = Run(name, "ode_spring_equiv", as_ode=False, law=softness, mirrored=mirrored)
     # Of the options of the hinges; the sliders do not turn.
     bench = benches(SPRING_RUNS, ("none", "exponential"))[run]
-    q, qd = bench.reached, bench.after[1].qd
+    q, qd = bench.after[1].q, bench.speeds
     at = bench.system.coordinate(f"{run}/0").start
     reference = run.case["implicit_euler_reference"]
     sign = -1.0 if mirrored else 1.0

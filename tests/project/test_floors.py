@@ -21,11 +21,18 @@ IMPORTS_OF_FOLDERS = {
     "schemes": {"algebra", "laws", "solve", "model", "assembly"},
     "simulate": {"algebra", "laws", "model", "assembly", "build", "schemes"},
     "models": {"algebra", "build", "couplings", "laws", "model"},
-    "tools": {"algebra", "couplings", "laws", "model", "schemes", "simulate"},
-    "cli": {
-        *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "viewing"),
+    "dynamics": {
+        *("algebra", "assembly", "build", "laws", "model", "schemes", "simulate", "solve"),
     },
-    "viewing": {"algebra", "build", "couplings", "laws", "model", "models", "simulate"},
+    "tools": {
+        *("algebra", "assembly", "build", "couplings", "laws", "model", "schemes", "simulate"),
+        "solve",
+    },
+    "cli": {
+        *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "tools"),
+        "viewing",
+    },
+    "viewing": {"algebra", "build", "couplings", "model", "models", "schemes", "simulate"},
 }
 # What may stand in the package's root.
 PAGES = {"README.md", "EXTENDING.md", "GLOSSARY.md", "architecture.svg"}

@@ -6,6 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxjoints import SemiImplicitEuler, replace, replicate, step
+from jaxjoints.model.kinematics import (
+    body_twists,
+    coordinate_speeds,
+    gather_coordinates,
+    joint_kinematics,
+    with_world,
+)
+from jaxjoints.simulate.surface import ready
 from support.mechanisms import compiled
 
 # Steps whose closed forms tests know: no gyroscopic term, no projection.
@@ -28,6 +36,16 @@ def at_time(system, state, dt, steps, scheme=PLAIN):
     return jax.lax.fori_loop(
         0, steps, lambda _, state: step(system, state, dt=dt, scheme=scheme)[0], state
     )
+
+
+@compiled
+def speeds_along(system, at, moving):
+    """q̇ of bodies with the velocities of one state along the coordinates of another."""
+    mechanism, at = ready(system, at)
+    twist = with_world(body_twists(replace(at, velocity=moving.velocity, omega=moving.omega)))
+    groups = zip(mechanism.system.groups, joint_kinematics(mechanism, at), strict=False)
+    parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
+    return gather_coordinates(mechanism, parts, at)
 
 
 def placed_on_rail(state, q, qd, axis=0):

@@ -20,6 +20,7 @@ from jaxjoints.algebra.spatial import cross, error_twist, quat_rotate, quat_rota
 from jaxjoints.model.groups import JointGroup
 from support import oracle
 from support.mechanisms import compiled
+from support.motion import speeds_along
 from support.ode_couplings import KINDS, Given, OdeBevelGear, Placed
 
 FAR = 10.0
@@ -163,9 +164,11 @@ class Bench:
         return jax.tree.map(lambda *x: np.stack(x, axis=-1), *way)
 
     @cached_property
-    def reached(self) -> Array:
-        """The coordinates after that step: those at the start of the next."""
-        return self.step(self.after[0])[1].q
+    def speeds(self) -> Array:
+        """The speeds after that step along the coordinates where it started, as ODE's rows have
+        them: the recorded joints are off their surfaces, onto which `Info.qd` is projected.
+        """
+        return speeds_along(self.system, self.before, self.after[0])
 
 
 @compiled

@@ -3,21 +3,26 @@
 import warnings
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from .values import read_numbers
+from .values import is_traced, read_numbers
 
 
-def read_mass(owner: str, mass: Any, prescribed: bool) -> float:
-    """A positive mass [kg].
+def read_mass(owner: str, mass: Any, prescribed: bool) -> float | Array:
+    """A positive mass [kg]; one that is traced as it is.
 
     prescribed: the body has a prescribed motion, on which its mass has no effect; without a mass it
         gets 1
     """
-    if prescribed and (mass is None or np.ndim(mass) == 0 and mass == 0):
+    traced = is_traced(mass)
+    if prescribed and (mass is None or not traced and np.ndim(mass) == 0 and mass == 0):
         return 1.0
     if mass is None:
         raise ValueError(f"{owner}: mass is missing; give kilograms, or prescribed=True")
+    if traced:
+        return read_numbers(owner, "mass", mass)
     value = float(read_numbers(owner, "mass", mass))
     if value <= 0:
         raise ValueError(
@@ -30,14 +35,14 @@ def read_inertia(
     owner: str,
     inertia: Any,
     *,
-    mass: float,
-    com: np.ndarray,
+    mass: float | Array,
+    com: np.ndarray | Array,
     reference: str,
     prescribed: bool,
     symmetrize: bool,
     balance: bool,
     unphysical: bool = False,
-) -> np.ndarray:
+) -> np.ndarray | Array:
     """The inertia matrix about the centre of mass in body axes [kg m²], shape (3, 3).
 
     inertia: 3 principal moments or a 3x3 matrix, about the point `reference`
@@ -51,12 +56,15 @@ def read_inertia(
     """
     if reference not in ("com", "origin"):
         raise ValueError(f"{owner}: inertia_at {reference!r} must be 'com' or 'origin'")
-    if prescribed and (inertia is None or not np.any(inertia)):
+    traced = is_traced(inertia)
+    if prescribed and (inertia is None or not traced and not np.any(inertia)):
         return np.eye(3)
     if inertia is None:
         raise ValueError(f"{owner}: inertia is missing; give 3 principal moments or a 3x3 matrix")
-    moments = np.shape(inertia) == (3,)
+    moments = np.shape(jnp.asarray(inertia) if traced else inertia) == (3,)
     numbers = read_numbers(owner, "inertia", inertia, (3,) if moments else (3, 3))
+    if traced or reference == "origin" and is_traced((mass, com)):
+        return _traced_inertia(jnp.asarray(numbers), mass, com, reference)
     matrix = np.diag(numbers) if moments else numbers
     skewness = np.abs(matrix - matrix.T).max()
     if skewness > 1e-8 * np.abs(matrix).max() and not symmetrize:
@@ -71,6 +79,17 @@ def read_inertia(
         matrix = matrix - mass * (com @ com * np.eye(3) - np.outer(com, com))
         point += f" (moved there from the origin with com {com.tolist()} and mass {mass})"
     return _physical_inertia(owner, matrix, point, balance, unphysical)
+
+
+def _traced_inertia(
+    numbers: Array, mass: float | Array, com: np.ndarray | Array, reference: str
+) -> Array:
+    """The inertia of `read_inertia` where numbers are traced: nothing can be refused."""
+    matrix = jnp.diag(numbers) if numbers.ndim == 1 else (numbers + numbers.T) / 2
+    if reference == "com":
+        return matrix
+    com = jnp.asarray(com, matrix.dtype)
+    return matrix - mass * (jnp.vdot(com, com) * jnp.eye(3) - jnp.outer(com, com))
 
 
 def _physical_inertia(

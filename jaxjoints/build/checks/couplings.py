@@ -17,7 +17,7 @@ from ...couplings.diagnosis import (
 from ...couplings.rotary import Ball
 from ...laws.law import Law
 from ...laws.limits import Limits
-from .values import precision, read_record
+from .values import at_once, is_traced, precision, read_record
 
 
 def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, list[str]]:
@@ -44,12 +44,16 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
             f"{owner}: {kind}.dof must be a constant of its class, not a field: "
             "dof: ClassVar[int] = 1"
         )
-    as_passed = read_record(owner, coupling)
-    coupling = as_passed.normalized()
+    as_passed, coupling = _standard_form(owner, coupling)
     problem = signature_problem(coupling)
-    refused, low_rank = (None, None) if problem else derivative_problems(coupling)
+    traced = is_traced(coupling)
+    refused, low_rank = (
+        (None, None) if problem or traced else at_once(derivative_problems)(coupling)
+    )
     if problem or refused:
         raise ValueError(f"{owner}: {kind}.{problem or refused}")
+    if traced:
+        return coupling, []
     for doubt in (low_rank, captured_array_problem(coupling)):
         if doubt and strict:
             raise ValueError(f"{owner}: {kind}.{doubt}")
@@ -78,6 +82,7 @@ def warn_of_one_component(owner: str, coupling: Coupling, laws: tuple[Law, ...])
         )
 
 
+@at_once
 def notes_on_turns(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> list[str]:
     """A note for each pair of limits on an angle that are more than a turn (2π) apart.
 
@@ -85,7 +90,7 @@ def notes_on_turns(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> lis
         a rotation vector cannot pass 2π.
     """
     notes = []
-    if not coupling.places_bodies:
+    if not coupling.places_bodies or is_traced((coupling, laws)):
         return notes
 
     def freedom(q):
@@ -118,3 +123,10 @@ def notes_on_turns(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> lis
             "rad, more than a turn; the angle is counted over turns from where it starts"
         )
     return notes
+
+
+@at_once
+def _standard_form(owner: str, coupling: Coupling) -> tuple[Coupling, Coupling]:
+    """A coupling with float arrays for parameters, and the same in standard form."""
+    as_passed = read_record(owner, coupling)
+    return as_passed, as_passed.normalized()

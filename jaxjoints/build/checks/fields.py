@@ -15,7 +15,7 @@ from ...couplings.diagnosis import function_problem
 from ...laws.fields import BodyMotion, Field
 from ...model.state import State
 from ...model.system import System
-from .values import precision, read_record
+from .values import at_once, is_traced, precision, read_record
 
 # The methods of which a field overrides one or both, each with a function that calls it.
 METHODS = {
@@ -24,6 +24,7 @@ METHODS = {
 }
 
 
+@at_once
 def read_field(owner: str, field: Any) -> Field:
     """A field whose parameters are finite float arrays.
 
@@ -62,6 +63,8 @@ def check_fields_at_start(system: System, state: State) -> None:
 
     Every field is tried on all bodies that it acts on, in their start poses and at rest.
     """
+    if is_traced((system, state)):
+        return
     zero, no_step = np.zeros(3, state.time.dtype), np.zeros((), state.time.dtype)
     arrays = state.position, state.quaternion, system.mass, system.inertia, system.com
     position, quaternion, mass, inertia, com = map(np.asarray, arrays)

@@ -14,7 +14,7 @@ from ...couplings.nonholonomic import extra_rows
 from ...laws.softness import Bushing, Compliance, Softness
 from ...model.system import WORLD
 from ..specs import BodySpec
-from .values import precision, read_numbers
+from .values import at_once, is_traced, precision, read_numbers
 
 # Ratio of the masses of two bodies that a joint connects, above which a warning is given.
 MASS_RATIO = 1e6
@@ -51,6 +51,8 @@ def warn_of_mass_ratio(owner: str, bodies: Mapping[str, BodySpec], child: str, p
     if parent == WORLD or not (bodies[child].moving and bodies[parent].moving):
         return
     masses = bodies[child].mass, bodies[parent].mass
+    if is_traced(masses):
+        return
     if max(masses) > MASS_RATIO * min(masses):
         warnings.warn(
             f"{owner}: {child!r} of {masses[0]:g} kg and {parent!r} of {masses[1]:g} kg differ "
@@ -74,6 +76,9 @@ def read_softness(
             continue
         shape = () if np.ndim(value) == 0 else (rows,)
         numbers = read_numbers(owner, field, value, shape)
+        if is_traced(numbers):
+            read[field] = jnp.broadcast_to(numbers, (rows,))
+            continue
         if (numbers < 0).any() or field == "erp" and (numbers > 1).any():
             rule = "lie in [0, 1]" if field == "erp" else "be >= 0"
             raise ValueError(f"{owner}: {field} {value} must {rule}")
@@ -81,6 +86,7 @@ def read_softness(
     return replace(softness, **read)
 
 
+@at_once
 def with_critical_damping(
     owner: str,
     springs: Compliance,
@@ -107,16 +113,17 @@ def with_critical_damping(
     dtype = precision()
     if coupling.dof == 6:
         # No bilateral rows; a contact, which is one of these couplings, has no pose to try either.
-        return Compliance(springs.compliance, np.zeros_like(springs.compliance))
+        return Compliance(springs.compliance, 0 * springs.compliance)
+    xp = jnp if is_traced((springs, coupling, list(inertias))) else np
     q = jnp.zeros(coupling.dof, dtype)
-    W = np.asarray(coupling.rows(coupling.pose(q), q, jnp.zeros((), dtype)).W)
-    force, moment = (np.sum(part**2, axis=1) for part in np.split(W[: 6 - coupling.dof], 2, axis=1))
-    moved = np.zeros(len(force))
+    W = xp.asarray(coupling.rows(coupling.pose(q), q, jnp.zeros((), dtype)).W)
+    force, moment = (xp.sum(part**2, axis=1) for part in xp.split(W[: 6 - coupling.dof], 2, axis=1))
+    moved = xp.zeros(len(force))
     for mass, inertia, arm in inertias:
-        moved += (force * mass + moment * (np.trace(inertia) / 3 + mass * arm @ arm)) / 2
+        moved += (force * mass + moment * (xp.trace(inertia) / 3 + mass * arm @ arm)) / 2
     compliance = springs.compliance
     # A row of compliance 0 is rigid: the infinity makes its damping 0 and keeps 0 from the divisor.
-    damping = 2 * np.sqrt(moved / np.where(compliance > 0, compliance, np.inf))
+    damping = 2 * xp.sqrt(moved / xp.where(compliance > 0, compliance, xp.inf))
     return Compliance(compliance, damping)
 
 
@@ -124,6 +131,8 @@ def read_switch(owner: str, enabled: bool | None) -> np.ndarray | None:
     """1 for an element that is switched on, 0 for off, None for one that cannot be switched."""
     if enabled is None:
         return None
+    if is_traced(enabled):
+        return jnp.asarray(enabled, precision())
     if enabled not in (True, False):
         raise ValueError(f"{owner}: enabled {enabled!r} must be True, False, or None")
     return np.asarray(float(enabled))
@@ -135,6 +144,8 @@ def read_max_effort(owner: str, max_effort: Any, dof: int) -> np.ndarray | None:
         return None
     shape = () if np.ndim(max_effort) == 0 else (dof,)
     numbers = read_numbers(owner, "max_effort", max_effort, shape)
+    if is_traced(numbers):
+        return jnp.broadcast_to(numbers, (dof,))
     if (numbers < 0).any():
         raise ValueError(f"{owner}: max_effort {max_effort} must be >= 0; it counts both ways")
     return np.broadcast_to(numbers, (dof,))

@@ -13,12 +13,13 @@ from ...laws.law import CoordinateState, Law
 from ...laws.limits import Limits, Lock
 from ...laws.springs import SpringDamper
 from ...solve.forces import Hard
-from .values import float_leaves, precision, read_numbers
+from .values import at_once, float_leaves, is_traced, precision, read_numbers
 
 # Fields of laws that feed energy into the system if they are negative.
 PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
 
 
+@at_once
 def read_laws(
     owner: str, laws: Any, *, dof: int, erp: float, allow_active: bool
 ) -> tuple[tuple[Law, ...], list[str]]:
@@ -52,7 +53,9 @@ def read_laws(
         if law is None:
             notes.append(f"{name}: left out, it has no bound")
             continue
-        problem = law.check() or (None if allow_active else _energy_source(law))
+        problem = None
+        if not is_traced(law):
+            problem = law.check() or (None if allow_active else _energy_source(law))
         if problem:
             raise ValueError(f"{name}: {problem}")
         if type(law) is not type(declared):
@@ -129,25 +132,30 @@ def _standard_limits(name: str, limits: Limits, erp: float) -> Law | None:
     for field in ("lower", "upper", "stiffness", "damping", "erp", "cfm", "max_correction"):
         if getattr(limits, field) is not None:
             read_numbers(name, field, getattr(limits, field), finite=False)
-    lower = None if limits.lower is None or limits.lower == -math.inf else limits.lower
-    upper = None if limits.upper is None or limits.upper == math.inf else limits.upper
+    lower, upper = (
+        None if bound is None or not is_traced(bound) and bound == absent else bound
+        for bound, absent in ((limits.lower, -math.inf), (limits.upper, math.inf))
+    )
     for field, bound in (("lower", lower), ("upper", upper)):
-        if bound is not None and np.isinf(bound):
+        if bound is not None and not is_traced(bound) and np.isinf(bound):
             raise ValueError(f"{name}: {field} {bound} leaves no room; leave an absent side out")
     max_correction = limits.max_correction
-    if max_correction is not None and not max_correction > 0:
+    known = max_correction is not None and not is_traced(max_correction)
+    if known and not max_correction > 0:
         raise ValueError(f"{name}: max_correction {max_correction} must be > 0, or None")
-    if max_correction is not None and np.isinf(max_correction):
+    if known and np.isinf(max_correction):
         max_correction = None
     if lower is None and upper is None:
         return None
     limits = replace(limits, lower=lower, upper=upper, max_correction=max_correction)
-    problem = limits.check()
+    traced = is_traced(limits)
+    problem = None if traced else limits.check()
     if problem:
         raise ValueError(f"{name}: {problem}")
-    locked = lower is not None and upper is not None and lower == upper
+    # Bounds that are traced make no `Lock`: whether they are equal is not known.
+    locked = not traced and lower is not None and upper is not None and lower == upper
     if limits.stiffness is not None or limits.damping is not None:
-        stiffness, damping = limits.stiffness or 0.0, limits.damping or 0.0
+        stiffness, damping = (0.0 if x is None else x for x in (limits.stiffness, limits.damping))
         if locked:
             return SpringDamper(stiffness, damping, rest=lower, coordinate=limits.coordinate)
         return replace(limits, stiffness=stiffness, damping=damping, max_correction=None)

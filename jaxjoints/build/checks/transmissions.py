@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...laws.transmissions import Transmission
-from .values import precision, read_record
+from .values import at_once, is_traced, precision, read_record
 
 
+@at_once
 def read_transmission(owner: str, transmission: Any, dof: int) -> Transmission:
     """A transmission whose parameters are finite float arrays.
 
@@ -41,6 +42,8 @@ def read_transmission(owner: str, transmission: Any, dof: int) -> Transmission:
             f"{owner}: {kind}.value has shape {values.shape}, it must be ({rows},): one number "
             "for each of its rows"
         )
+    if is_traced(transmission):
+        return transmission
     slope = np.asarray(jax.jacfwd(transmission.value)(q))
     if not np.isfinite(slope).all():
         raise ValueError(f"{owner}: {kind}.value has a derivative that is not finite at q = 0")

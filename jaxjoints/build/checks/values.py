@@ -2,13 +2,14 @@
 
 Every function that takes `owner` names it in its errors: the element that the value belongs to,
 such as "joint 'elbow'". Values that JAX is tracing have no numbers yet: they are checked for their
-shape alone.
+shape alone. What numbers could not be checked shows later, in `Info.cause` and `diagnose`.
 """
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,8 @@ from ...algebra.options import near_matches
 from ...algebra.pytree import replace
 from ...algebra.spatial import Pose, quat_from_matrix, quat_normalize
 
+Function = TypeVar("Function", bound=Callable)
+
 
 def precision() -> np.dtype:
     """The float type of all leaves of a system and its states: JAX's default float."""
@@ -28,6 +31,28 @@ def precision() -> np.dtype:
 def is_traced(value: Any) -> bool:
     """Whether a tree holds arrays that JAX is tracing, inside `jit`, `grad` or `vmap`."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def at_once(function: Function) -> Function:
+    """A function that computes at once, inside `jit` too, where no argument is traced.
+
+    Otherwise `jit` would trace what JAX computes of plain numbers, and nothing could be checked.
+    """
+
+    @wraps(function)
+    def known(*arguments: Any, **options: Any) -> Any:
+        if is_traced((arguments, options)):
+            return function(*arguments, **options)
+        with jax.ensure_compile_time_eval():
+            return function(*arguments, **options)
+
+    return known  # type: ignore[return-value]
+
+
+def stacked(values: Sequence[Any]) -> Array:
+    """Numbers of one shape as one array of JAX's default float, with an axis of them at the end."""
+    stack = jnp.stack if is_traced(list(values)) else np.stack
+    return jnp.array(stack(values, axis=-1), precision())
 
 
 def read_by_name(
@@ -101,11 +126,12 @@ def read_numbers(
     if lead != shape:
         more = " (batch axes may follow)" if batched else ""
         raise ValueError(f"{owner}: {field} has shape {numbers.shape}; it must be {shape}{more}")
-    if finite and not is_traced(value) and not np.isfinite(numbers).all():
+    if finite and not is_traced(numbers) and not np.isfinite(numbers).all():
         raise ValueError(f"{owner}: {field} {value} must be finite")
     return numbers
 
 
+@at_once
 def read_pose(owner: str, field: str, value: Any, *, batched: bool = False) -> Pose:
     """A pose from one of the forms that users may write; the identity for None.
 
@@ -135,6 +161,7 @@ def read_pose(owner: str, field: str, value: Any, *, batched: bool = False) -> P
     return Pose(position, quaternion.reshape(quaternion.shape + ones[quaternion.ndim - 1 :]))
 
 
+@at_once
 def read_coordinates(owner: str, field: str, value: Any, dof: int) -> Array:
     """One number for each coordinate of a joint, shape (dof, *batch).
 
@@ -152,6 +179,7 @@ def read_coordinates(owner: str, field: str, value: Any, dof: int) -> Array:
     return jnp.array(read_numbers(owner, field, value, (dof,), batched=True), precision())
 
 
+@at_once
 def read_velocity(owner: str, velocity: Any, *, batched: bool = False) -> Array:
     """Linear velocity of a body frame's origin, then angular velocity, shape (6, *batch).
 
@@ -168,6 +196,8 @@ def read_record(owner: str, record: Any) -> Any:
     """
     name = f"{owner}: {type(record).__name__}"
     record = float_leaves(name, record)
+    if is_traced(record):
+        return record
     problem = record.check()
     if problem:
         raise ValueError(f"{name} {problem}")

@@ -1,0 +1,241 @@
+"""The equation of motion in joint coordinates, M ν̇ + C ν + g = τ, on a spanning tree.
+
+ν are the speeds of `spanning_tree`: for a tree of joints on the world the speeds q̇ of all
+coordinates. On loops, M, C and g are those of the tree; the joints that close the loops constrain ν
+with K ν = k, see `constraint_jacobian`.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.spatial import cross, matvec, quat_rotate, quat_rotate_inverse
+from ..assembly.group_rows import Interval
+from ..assembly.problem import row_problem, row_rates
+from ..assembly.targets import Instant
+from ..laws.drives import Armature
+from ..model.kinematics import (
+    Mechanism,
+    body_twists,
+    coordinate_indices,
+    joint_kinematics,
+    moving_bodies,
+    with_world,
+)
+from ..model.state import Control, State
+from ..model.system import System
+from ..schemes.instant import INSTANT
+from ..simulate.door import entered
+from ..solve.problem import trailing
+from .acceleration import ready
+from .tree import (
+    SpanningTree,
+    columns,
+    moving_on,
+    spanning_tree,
+    tree_speeds,
+    world_twists,
+)
+
+
+def speeds_of(system: System, state: State) -> Array:
+    """ν of a state: what its velocities are in the order of `spanning_tree`, (speeds, *batch)."""
+    return _speeds(*entered("speeds_of", system, state)[:2])
+
+
+def mass_matrix(system: System, state: State) -> Array:
+    """M of the kinetic energy ½ νᵀ M ν, armatures of the tree's joints included.
+
+    Returns: shape (speeds, speeds, *batch), rows and columns in the order of `spanning_tree`
+    Source: Featherstone, Rigid Body Dynamics Algorithms, chapter 6.
+
+    >>> from jaxjoints import Hinge, SystemBuilder
+    >>> world = SystemBuilder()
+    >>> arm = world.body("arm", mass=2.0, inertia=(0.1, 0.1, 0.02), com=(0.0, 0.0, -0.5))
+    >>> _ = world.joint("shoulder", Hinge((0.0, 1.0, 0.0)), child=arm)
+    >>> print(mass_matrix(*world.build()).round(6))  # I + m r²
+    [[0.6]]
+    """
+    return _mass_matrix(*entered("mass_matrix", system, state)[:2])
+
+
+def bias_forces(system: System, state: State) -> Array:
+    """C ν + g: the efforts along ν that leave ν as it is, (speeds, *batch).
+
+    What laws, fields and controls give is not in it, nor what surfaces that move with time ask for
+    beyond the motion of the state.
+    """
+    return _bias_forces(*entered("bias_forces", system, state)[:2])
+
+
+def gravity_forces(system: System, state: State) -> Array:
+    """g: the efforts along ν that carry the weight of all bodies, (speeds, *batch)."""
+    return _gravity_forces(*entered("gravity_forces", system, state)[:2])
+
+
+def coriolis_matrix(system: System, state: State) -> Array:
+    """C for which Ṁ - 2 C is skew and C ν the forces of velocity, (speeds, speeds, *batch)."""
+    return _coriolis_matrix(*entered("coriolis_matrix", system, state)[:2])
+
+
+def momentum_matrix(system: System, state: State) -> Array:
+    """A of the momentum A ν, linear and then angular about the system's centre of mass, world axes.
+
+    Returns: the centroidal momentum matrix, shape (6, speeds, *batch)
+    Source: Orin, Goswami & Lee 2013.
+    """
+    return _momentum_matrix(*entered("momentum_matrix", system, state)[:2])
+
+
+def constraint_jacobian(system: System, state: State) -> Array:
+    """K of the rows that constrain ν: joints that close loops, rolling, transmissions, locks.
+
+    Returns: shape (rows, speeds, *batch); rows of the tree's own joints are 0
+    """
+    return _constraint_jacobian(*entered("constraint_jacobian", system, state)[:2])
+
+
+@jax.jit
+def _speeds(system: System, state: State) -> Array:
+    mechanism, state, _ = ready(system, state, Control())
+    return tree_speeds(mechanism, spanning_tree(system), state)
+
+
+@jax.jit
+def _mass_matrix(system: System, state: State) -> Array:
+    mechanism, state, _ = ready(system, state, Control())
+    tree = spanning_tree(system)
+    J = columns(mechanism, tree, state)
+    M = _contracted(J, _times_inertia(mechanism, state, J))
+    armature = jnp.zeros((system.coordinates, *state.time.shape), M.dtype)
+    for group in mechanism.system.groups:
+        for law in group.laws:
+            if isinstance(law, Armature):
+                at = coordinate_indices(group)[law.coordinate]
+                shape = (len(at), *state.time.shape)
+                armature = armature.at[at].add(jnp.broadcast_to(law.inertia, shape))
+    first = np.arange(len(tree.coordinates))
+    return M.at[first, first].add(armature[np.array(tree.coordinates, int)])
+
+
+@jax.jit
+def _bias_forces(system: System, state: State) -> Array:
+    mechanism, state, _ = ready(system, state, Control())
+    tree = spanning_tree(system)
+    speeds = tree_speeds(mechanism, tree, state)
+    twists = lambda state: world_twists(mechanism, tree, state, speeds)  # noqa: E731
+    _, a = jax.jvp(twists, (state,), (moving_on(state),))
+    linear, angular = jnp.split(_times_inertia(mechanism, state, a[:, :, None])[:, :, 0], 2)
+    angular = angular + cross(state.omega, _spin(mechanism, state))
+    force = jnp.concatenate([linear, angular]) - _weights(mechanism, state)
+    return _contracted(columns(mechanism, tree, state), force[:, :, None])[:, 0]
+
+
+@jax.jit
+def _gravity_forces(system: System, state: State) -> Array:
+    mechanism, state, _ = ready(system, state, Control())
+    J = columns(mechanism, spanning_tree(system), state)
+    return -_contracted(J, _weights(mechanism, state)[:, :, None])[:, 0]
+
+
+@jax.jit
+def _coriolis_matrix(system: System, state: State) -> Array:
+    mechanism, state, _ = ready(system, state, Control())
+    tree = spanning_tree(system)
+    J, rate = jax.jvp(lambda state: columns(mechanism, tree, state), (state,), (moving_on(state),))
+    # Of İ = [ω]ₓ I - I [ω]ₓ, half of B = (İ - [I ω]ₓ) / 2 is skew and B ω = ω × I ω.
+    turning, omega = J[3:], state.omega[:, :, None]
+    spin = _spin(mechanism, state)[:, :, None]
+    inertia = lambda x: _turned_inertia(mechanism, state, x)  # noqa: E731
+    B = cross(omega, inertia(turning)) - inertia(cross(omega, turning)) - cross(spin, turning)
+    B = jnp.where(moving_bodies(system, state.time.ndim)[None, :, None], B, 0.0)
+    force = _times_inertia(mechanism, state, rate)
+    return _contracted(J, force.at[3:].add(B / 2))
+
+
+@jax.jit
+def _momentum_matrix(system: System, state: State) -> Array:
+    mechanism, state, _ = ready(system, state, Control())
+    J = columns(mechanism, spanning_tree(system), state)
+    p = _times_inertia(mechanism, state, J)
+    moving = moving_bodies(system, state.time.ndim)
+    mass = jnp.where(moving, mechanism.system.mass, 0.0)
+    centre = jnp.sum(mass[None] * state.position, axis=1) / jnp.sum(mass, axis=0)[None]
+    arm = (state.position - centre[:, None])[:, :, None]
+    angular = p[3:] + cross(jnp.broadcast_to(arm, p[:3].shape), p[:3])
+    return jnp.concatenate([jnp.sum(p[:3], axis=1), jnp.sum(angular, axis=1)])
+
+
+@jax.jit
+def _constraint_jacobian(system: System, state: State) -> Array:
+    mechanism, state, _ = ready(system, state, Control())
+    return constraints(mechanism, spanning_tree(system), state)[0]
+
+
+def constraints(mechanism: Mechanism, tree: SpanningTree, state: State) -> tuple[Array, Array]:
+    """K and k of K ν = k, (rows, speeds, *batch) and (rows, *batch)."""
+    h = jnp.asarray(INSTANT, state.time.dtype)
+    interval = Interval(h, Control(), h, with_world(body_twists(state)), state.engagement)
+    target, joints = Instant(jnp.zeros_like(h), h), joint_kinematics(mechanism, state)
+    problem = row_problem(mechanism, joints, interval, target)
+    structure = problem.structure
+    hard = trailing(structure.hard * (1 - structure.filler), problem.rate)
+    held = hard * (problem.compliance == 0).astype(hard.dtype)
+
+    def rates(speeds):
+        twist = world_twists(mechanism, tree, state, speeds)
+        q = state.quaternion
+        parts = [quat_rotate_inverse(q, x) for x in jnp.split(twist, 2)]
+        rate = row_rates(mechanism, joints, interval, target, with_world(jnp.concatenate(parts)))
+        rate = held * jnp.broadcast_to(rate, (*rate.shape[:2], *state.time.shape))
+        return rate.reshape(-1, *state.time.shape)
+
+    zero = jnp.zeros((tree.speeds, *state.time.shape), state.position.dtype)
+    basis = jnp.eye(tree.speeds, dtype=zero.dtype).reshape(
+        *(tree.speeds,) * 2, *(1,) * (zero.ndim - 1)
+    )
+
+    def along(direction):
+        return jax.jvp(rates, (zero,), (jnp.broadcast_to(direction, zero.shape),))[1]
+
+    return jax.vmap(along, in_axes=1, out_axes=1)(basis), -rates(zero)
+
+
+def _contracted(J: Array, force: Array) -> Array:
+    """Jᵀ F of wrenches on all bodies, shape (speeds, columns of F, *batch)."""
+    return jnp.einsum("abi...,abj...->ij...", J, force, precision="highest")
+
+
+def _times_inertia(mechanism: Mechanism, state: State, x: Array) -> Array:
+    """Masses and inertias times twists or their rates (6, bodies, columns, *batch), world axes; 0
+    for what does not obey forces.
+    """
+    moving = moving_bodies(mechanism.system, state.time.ndim)[:, None]
+    linear = mechanism.system.mass[None, :, None] * x[:3]
+    both = jnp.concatenate([linear, _turned_inertia(mechanism, state, x[3:])])
+    return jnp.where(moving[None], both, 0.0)
+
+
+def _turned_inertia(mechanism: Mechanism, state: State, x: Array) -> Array:
+    """Inertias about the centres of mass times vectors (3, bodies, columns, *batch), world axes."""
+    q = jnp.broadcast_to(state.quaternion[:, :, None], (4, *x.shape[1:]))
+    inertia = mechanism.system.inertia[:, :, :, None]
+    return quat_rotate(q, matvec(inertia, quat_rotate_inverse(q, x)))
+
+
+def _spin(mechanism: Mechanism, state: State) -> Array:
+    """Angular momentum of each body about its centre of mass, (3, bodies, *batch), 0 for what does
+    not obey forces.
+    """
+    spin = _turned_inertia(mechanism, state, state.omega[:, :, None])[:, :, 0]
+    return jnp.where(moving_bodies(mechanism.system, state.time.ndim)[None], spin, 0.0)
+
+
+def _weights(mechanism: Mechanism, state: State) -> Array:
+    """Wrenches of gravity on all bodies, (6, bodies, *batch)."""
+    moving = moving_bodies(mechanism.system, state.time.ndim)
+    mass = jnp.where(moving, mechanism.system.mass, 0.0)
+    force = mass[None] * mechanism.system.gravity[:, None]
+    force = jnp.broadcast_to(force, state.position.shape)
+    return jnp.concatenate([force, jnp.zeros_like(force)])

@@ -1,0 +1,339 @@
+"""Linear models about a state, of the motion and of a time step, and operating points.
+
+Both are in independent coordinates x = (q, q̇): on a tree all coordinates; on loops those of chosen
+joints, which the loops' rows determine all others by.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.lax import stop_gradient
+
+from ..algebra.pytree import expand_trailing, replace, struct
+from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize
+from ..model.kinematics import Mechanism, gather_coordinates, joint_kinematics
+from ..model.state import Control, State
+from ..model.system import System
+from ..schemes.projection import projected
+from ..schemes.scheme import Scheme
+from ..simulate.door import check_scheme, check_time_step, entered, read_count
+from ..simulate.step import DEFAULT_SCHEME, step
+from ..simulate.surface import speeds
+from .acceleration import at_instant, check_rigid, ready
+from .joint_coordinates import constraints
+from .selection import indices_of, named
+from .tree import SpanningTree, columns, spanning_tree, tree_speeds, world_twists
+
+# Largest change of a coordinate in one Newton step towards an operating point [m or rad].
+STRIDE = 0.5
+
+
+@struct
+class LinearModel:
+    """How deviations x = (δq, δq̇) of k independent coordinates go on under m efforts u = δτ.
+
+    Of the motion ẋ = A x + B u + c, of a step x⁺ = A x + B u + c.
+
+    A: shape (2 k, 2 k, *batch); B: shape (2 k, m, *batch)
+    c: what goes on at x = u = 0, shape (2 k, *batch): (q̇, q̈), or for a step the changes of q and q̇
+    """
+
+    A: Array
+    B: Array
+    c: Array
+
+
+@struct
+class OperatingPoint:
+    """Where a mechanism rests.
+
+    state: at rest
+    residual: largest acceleration of an independent coordinate there, shape (*batch); where it is
+        not near 0, Newton's method found no equilibrium
+    """
+
+    state: State
+    residual: Array
+
+
+def linear_model(
+    system: System,
+    state: State,
+    control: Control | None = None,
+    *,
+    independent: Iterable[str] | None = None,
+    actuated: Iterable[str] | None = None,
+    dt: Array | float | None = None,
+    scheme: Scheme = DEFAULT_SCHEME,
+) -> LinearModel:
+    """The linear model of the motion about a state, or of one time step.
+
+    The state should lie on the surfaces of the joints, in velocities too (`project`).
+
+    control: what acts at the state, held over a step
+    independent: names of the joints whose coordinates determine all others; by default all joints,
+        which suits a tree
+    actuated: names of the joints whose efforts are u, all by default
+    dt: length of the step [s]; None for the motion
+    scheme: of the step
+    Raises: ValueError for bodies that no joint places, for independent coordinates of a wrong
+        number, and as `accelerations` and `step`
+
+    >>> from jaxjoints import Hinge, SystemBuilder
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> arm = world.body("arm", mass=1.0, inertia=(1.0, 1.0, 1.0), com=(0.0, 0.0, -1.0))
+    >>> _ = world.joint("shoulder", Hinge((0.0, 1.0, 0.0)), child=arm)
+    >>> model = linear_model(*world.build())
+    >>> print(model.A[1].round(3), model.B[1].round(3))  # -m g l/I, 1/I
+    [-5.  0.] [0.5]
+    """
+    call = "linear_model"
+    system, state, control, independent = _entered(call, system, state, control, independent)
+    actuated = indices_of(call, "actuated", system, actuated)
+    if dt is None:
+        return _of_motion(system, state, control, independent=independent, actuated=actuated)
+    check_time_step(dt)
+    check_scheme(call, scheme)
+    dt = jnp.asarray(dt, state.position.dtype)
+    return _of_step(system, state, control, dt, scheme, independent=independent, actuated=actuated)
+
+
+def operating_point(
+    system: System,
+    state: State,
+    control: Control | None = None,
+    *,
+    independent: Iterable[str] | None = None,
+    iterations: int = 20,
+) -> OperatingPoint:
+    """An equilibrium near a state, under a control, by Newton's method on q̈ = 0.
+
+    Stable or not: that of an inverted pendulum too. The derivative is that of the equilibrium.
+
+    independent: as for `linear_model`
+    iterations: Newton steps; each changes a coordinate by at most 0.5 m or rad
+    Raises: ValueError as `linear_model`
+    """
+    call = "operating_point"
+    system, state, control, independent = _entered(call, system, state, control, independent)
+    steps = read_count(call, "iterations", iterations)
+    return _operating_point(system, state, control, independent=independent, steps=steps)
+
+
+def _entered(
+    call: str,
+    system: System,
+    state: State,
+    control: Control | None,
+    names: Iterable[str] | None,
+) -> tuple[System, State, Control, tuple[int, ...]]:
+    """Checked arguments, and the places of the independent coordinates."""
+    control = Control() if control is None else control
+    system, state, control = entered(call, system, state, control)
+    check_rigid(call, system)
+    tree = spanning_tree(system)
+    if tree.roots:
+        bodies = named(system.topology.bodies[b] for b in tree.roots)
+        raise ValueError(
+            f"{call}: no joint places {bodies}; add a joint to the world, such as FreeEuler()"
+        )
+    independent = indices_of(call, "independent", system, names)
+    if names is None and (tree.loops or system.transmissions):
+        raise ValueError(
+            f"{call}: {named((*tree.loops, *system.topology.transmissions))} makes coordinates "
+            "depend on each other; name joints whose coordinates determine all others: independent="
+        )
+    extra = set(independent) - set(tree.coordinates)
+    if extra:
+        joints = system.topology.joints
+        closing = [n for n in joints if extra & set(indices_of(call, "independent", system, n))]
+        raise ValueError(
+            f"{call}: independent {named(closing)} closes a loop; name joints that place bodies: "
+            f"{named(n for n in joints if n not in tree.loops)}"
+        )
+    return system, state, control, independent
+
+
+@partial(jax.jit, static_argnames=("independent", "actuated"))
+def _of_motion(
+    system: System,
+    state: State,
+    control: Control,
+    *,
+    independent: tuple[int, ...],
+    actuated: tuple[int, ...],
+) -> LinearModel:
+    mechanism, state, control = ready(system, state, control)
+    at = np.array(independent, int)
+
+    def rate(x, u):
+        dq, dqd = jnp.split(x, 2)
+        new = _deviated(mechanism, spanning_tree(system), state, at, dq, dqd)
+        now = at_instant(mechanism, new, _with_effort(system, state, control, actuated, u))
+        return jnp.concatenate([_speed(mechanism, state, at) + dqd, now.qdd[at]])
+
+    return _model(rate, state, len(at), len(actuated))
+
+
+@partial(jax.jit, static_argnames=("independent", "actuated"))
+def _of_step(
+    system: System,
+    state: State,
+    control: Control,
+    dt: Array,
+    scheme: Scheme,
+    *,
+    independent: tuple[int, ...],
+    actuated: tuple[int, ...],
+) -> LinearModel:
+    mechanism, state, control = ready(system, state, control)
+    at = np.array(independent, int)
+    start = jnp.concatenate([_coordinates(mechanism, state)[at], _speed(mechanism, state, at)])
+
+    def after(x, u):
+        dq, dqd = jnp.split(x, 2)
+        new = _deviated(mechanism, spanning_tree(system), state, at, dq, dqd)
+        acting = _with_effort(system, state, control, actuated, u)
+        new, _ = step(system, new, acting, dt=dt, scheme=scheme)
+        return jnp.concatenate([new.q[at], speeds(system, new)[at]]) - start
+
+    return _model(after, state, len(at), len(actuated))
+
+
+@partial(jax.jit, static_argnames=("independent", "steps"))
+def _operating_point(
+    system: System,
+    state: State,
+    control: Control,
+    *,
+    independent: tuple[int, ...],
+    steps: int,
+) -> OperatingPoint:
+    mechanism, state, control = ready(system, state, control)
+    tree, at = spanning_tree(system), np.array(independent, int)
+    none = jnp.zeros((len(at), *state.time.shape), state.position.dtype)
+
+    def at_rest(state):
+        still = {"velocity": jnp.zeros_like(state.velocity), "omega": jnp.zeros_like(state.omega)}
+        return replace(state, **still)
+
+    def qdd(mechanism, control, state, dq):
+        new = _deviated(mechanism, tree, state, at, dq, none)
+        return at_instant(mechanism, new, control).qdd[at]
+
+    def closer(mechanism, control, state, qdd, slope):
+        step = -_solved(slope, qdd)
+        state = _deviated(mechanism, tree, state, at, jnp.clip(step, -STRIDE, STRIDE), none)
+        return at_rest(projected(mechanism, state))
+
+    def iterate(state, _):
+        now = _value_and_jacobian(partial(qdd, *constants, state), none)
+        return closer(*constants, state, *now), None
+
+    # Iterates are constants. One more step has the derivative of the implicit function.
+    constants, start = stop_gradient(((mechanism, control), at_rest(state)))
+    state, _ = jax.lax.scan(iterate, start, None, length=steps)
+    state = stop_gradient(state)
+    _, slope = _value_and_jacobian(partial(qdd, *constants, state), none)
+    state = projected(mechanism, state)
+    state = closer(mechanism, control, state, qdd(mechanism, control, state, none), slope)
+    state = replace(state, q=_coordinates(mechanism, state))
+    return OperatingPoint(state, jnp.max(jnp.abs(qdd(mechanism, control, state, none)), axis=0))
+
+
+def _model(function, state: State, k: int, m: int) -> LinearModel:
+    """The model of a function of x (2 k, *batch) and u (m, *batch) about 0."""
+    none = jnp.zeros((2 * k + m, *state.time.shape), state.position.dtype)
+    value, slopes = _value_and_jacobian(lambda z: function(z[: 2 * k], z[2 * k :]), none)
+    return LinearModel(slopes[:, : 2 * k], slopes[:, 2 * k :], value)
+
+
+def _value_and_jacobian(function, at: Array) -> tuple[Array, Array]:
+    """Value (r, *batch) and slopes (r, n, *batch) of (n, *batch) -> (r, *batch), environment by
+    environment.
+    """
+    n = at.shape[0]
+    basis = expand_trailing(jnp.eye(n, dtype=at.dtype), 2, at.ndim - 1)
+    along = lambda e: jax.jvp(function, (at,), (jnp.broadcast_to(e, at.shape),))  # noqa: E731
+    return jax.vmap(along, in_axes=1, out_axes=(None, 1))(basis)
+
+
+def _deviated(
+    mechanism: Mechanism, tree: SpanningTree, state: State, at: np.ndarray, dq: Array, dqd: Array
+) -> State:
+    """A state moved by changes of independent coordinates, to first order, and with their speeds.
+
+    at: places of the independent coordinates; dq, dqd: changes (k, *batch)
+    """
+    speed = _speed(mechanism, state, at)
+    here = _dependent(mechanism, tree, state, at, dq, moving=False)
+    shift = jnp.einsum("abi...,i...->ab...", columns(mechanism, tree, state), here)
+    turn = quat_from_rotation_vector(shift[3:])
+    new = replace(
+        state,
+        position=state.position + shift[:3],
+        quaternion=quat_normalize(quat_multiply(turn, state.quaternion)),
+    )
+    ν = _dependent(mechanism, tree, new, at, speed + dqd, moving=True)
+    twist = world_twists(mechanism, tree, new, ν)
+    return replace(new, velocity=twist[:3], omega=twist[3:])
+
+
+def _dependent(
+    mechanism: Mechanism,
+    tree: SpanningTree,
+    state: State,
+    at: np.ndarray,
+    rates: Array,
+    *,
+    moving: bool,
+) -> Array:
+    """ν that the rates of the independent coordinates and all constraints give, (speeds, *batch).
+
+    moving: whether surfaces that depend on time move on
+    """
+    place = {coordinate: i for i, coordinate in enumerate(tree.coordinates)}
+    if len(at) == tree.speeds:
+        # All are independent: no constraint has a say.
+        order = np.argsort([place[i] for i in at])
+        return rates[order]
+    K, k = constraints(mechanism, tree, state)
+    chosen = np.zeros((len(at), tree.speeds))
+    chosen[np.arange(len(at)), [place[i] for i in at]] = 1.0
+    chosen = expand_trailing(jnp.asarray(chosen, K.dtype), 2, K.ndim - 2)
+    chosen = jnp.broadcast_to(chosen, (*chosen.shape[:2], *K.shape[2:]))
+    right = jnp.concatenate([k if moving else jnp.zeros_like(k), rates])
+    return _solved(jnp.concatenate([K, chosen]), right)
+
+
+def _solved(A: Array, b: Array) -> Array:
+    """Least squares of matrices (rows, columns, *batch) of full column rank."""
+    A, b = jnp.moveaxis(A, (0, 1), (-2, -1)), jnp.moveaxis(b, 0, -1)
+    Q, R = jnp.linalg.qr(A)
+    y = jnp.einsum("...ji,...j->...i", Q, b, precision="highest")
+    x = jax.scipy.linalg.solve_triangular(R, y[..., None])[..., 0]
+    return jnp.moveaxis(x, -1, 0)
+
+
+def _speed(mechanism: Mechanism, state: State, at: np.ndarray) -> Array:
+    """q̇ of the independent coordinates, (k, *batch)."""
+    tree = spanning_tree(mechanism.system)
+    place = {coordinate: i for i, coordinate in enumerate(tree.coordinates)}
+    return tree_speeds(mechanism, tree, state)[np.array([place[i] for i in at], int)]
+
+
+def _coordinates(mechanism: Mechanism, state: State) -> Array:
+    joints = joint_kinematics(mechanism, state)
+    return gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+
+
+def _with_effort(
+    system: System, state: State, control: Control, actuated: tuple[int, ...], u: Array
+) -> Control:
+    effort = jnp.zeros((system.coordinates, *state.time.shape), u.dtype)
+    effort = effort if control.effort is None else effort + control.effort
+    return replace(control, effort=effort.at[np.array(actuated, int)].add(u))

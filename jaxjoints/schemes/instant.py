@@ -1,0 +1,226 @@
+"""What happens at an instant: the rates of a state, and the impulses of an impact.
+
+Both solve the rows of a time h so short (`INSTANT`) that nothing moves in it. An impact asks for
+speeds G v⁺ = 0. Accelerations are the limit of steps: with λ = h f all impulses are forces f, and
+
+    A f = -(G a + Ġ v),    a = M⁻¹ f₀,    v̇ = a + M⁻¹ Gᵀ f,
+
+f₀ the forces from outside, gyroscopic ones included. Laws give what they give in h, over h.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.lax import stop_gradient
+
+from ..algebra.pytree import replace, struct
+from ..algebra.spatial import cross, matvec, quat_multiply, quat_rotate, quat_rotate_inverse
+from ..assembly.group_rows import Interval
+from ..assembly.impulses import effort_impulse
+from ..assembly.problem import row_problem, row_rates
+from ..assembly.targets import Instant
+from ..model.external import external_wrench
+from ..model.kinematics import (
+    JointKinematics,
+    Mechanism,
+    body_twists,
+    joint_kinematics,
+    moving_bodies,
+    with_world,
+)
+from ..model.state import Control, State
+from ..solve.forces import Bound
+from ..solve.problem import (
+    RowProblem,
+    RowSolution,
+    Solver,
+    body_velocities,
+    coordinate_rows,
+    diagonal,
+)
+
+# A time in which nothing moves [s]: a spring of 1e5 N/m gives way by less than rounding.
+INSTANT = 1e-15
+# Acceleration that keeps friction at its bound where a joint slides, in multiples of the largest
+# one without it. More would leave float32 fewer digits.
+SLIDING = 100.0
+
+
+@struct
+class Touch:
+    """What counts as touching, and as sticking.
+
+    reach: gap below which a stop is touched [m or rad]
+    creep: speed below which a stop is not left and friction sticks [m/s or rad/s]
+    """
+
+    reach: Array | float = 1e-6
+    creep: Array | float = 1e-6
+
+
+TOUCHING = Touch()
+
+
+def rate_of_change(
+    mechanism: Mechanism,
+    state: State,
+    control: Control,
+    solver: Solver,
+    touch: Touch = TOUCHING,
+) -> tuple[State, tuple[JointKinematics, ...], RowProblem, RowSolution]:
+    """How a state changes in time, and the forces of the rows where it is.
+
+    Rows keep the accelerations on the surfaces of the joints, whatever velocities and errors are.
+    A stop that is touched pushes, unless its coordinate leaves it. What slides is rubbed at the
+    bound of the friction.
+
+    Returns: the rates of the state; its joint kinematics; problem and solution, in which speeds
+        are accelerations and impulses forces
+    """
+    free = free_rate(mechanism, state, control)
+    h = jnp.asarray(INSTANT, state.time.dtype)
+    target = Instant(jnp.asarray(touch.reach, h.dtype), h)
+    twist = with_world(body_twists(state))
+    joints = joint_kinematics(mechanism, state, free=free)
+
+    def interval(time, twist):
+        return Interval(h, control, time, twist, state.engagement)
+
+    def laws(time):
+        problem = row_problem(mechanism, joints, interval(time, twist), target, twist)
+        return (problem.impulse, problem.augmented_stiffness), problem
+
+    def speeds(state, time):
+        joints, twist = (
+            joint_kinematics(mechanism, state, free=free),
+            with_world(body_twists(state)),
+        )
+        return row_rates(mechanism, joints, interval(time, twist), target, twist)
+
+    # What linear laws give in a time from now on grows at the rate of their forces. What stiffness
+    # there is in no time is an armature's.
+    _, (push, resistance), problem = jax.jvp(laws, (h,), (jnp.ones_like(h),), has_aux=True)
+    push = push - resistance * coordinate_rows(problem, problem.rate)
+    # The rows' speeds change at the rate G a + Ġ v.
+    _, rate = jax.jvp(speeds, (state, h), (free, jnp.ones_like(h)))
+    rate = jnp.where(problem.compliance > 0, problem.rate / h, rate)
+    u = coordinate_rows(problem, problem.rate)
+    problem, soft = _forces(replace(problem, rate=rate, impulse=push), u, h, touch)
+    solution = solver.solve(problem)
+    bounded = [λ + f for λ, f in zip(solution.bounded, soft, strict=True)]
+    changed = with_twists(state, free, body_velocities(problem, solution.impulse))
+    return changed, joints, problem, replace(solution, bounded=tuple(bounded))
+
+
+def impact(
+    mechanism: Mechanism,
+    state: State,
+    control: Control,
+    solver: Solver,
+    touch: Touch = TOUCHING,
+) -> tuple[State, tuple[JointKinematics, ...], RowProblem, RowSolution]:
+    """The state after an impact without bounce, in which bodies do not move, and its impulses.
+
+    Returns: the state; its joint kinematics; problem and solution
+    """
+    h = jnp.asarray(INSTANT, state.time.dtype)
+    target = Instant(jnp.asarray(touch.reach, h.dtype), h)
+    joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
+    interval = Interval(h, control, h, twist, state.engagement)
+    problem = row_problem(mechanism, joints, interval, target, twist)
+    bounds = [
+        replace(b, present=jnp.where(b.bias > 0, 0.0, b.present)) if b.upper is None else b
+        for b in problem.bounds
+    ]
+    problem = replace(problem, bounds=tuple(bounds))
+    solution = solver.solve(problem)
+    state = with_twists(state, state, body_velocities(problem, solution.impulse))
+    return state, joints, problem, solution
+
+
+def _forces(
+    problem: RowProblem, u: Array, h: Array, touch: Touch
+) -> tuple[RowProblem, list[Array]]:
+    """The problem whose bounds are forces, and the part of these that is known: of soft stops.
+
+    problem: with accelerations for speeds; u: speeds of the coordinate rows
+    """
+    known = [_soft_force(bound, u, h) for bound in problem.bounds]
+    pairs = zip(problem.bounds, known, strict=True)
+    problem = replace(problem, impulse=sum((b.sign * f for b, f in pairs), problem.impulse))
+    sliding = SLIDING * (1 + _largest_acceleration(problem))
+    bounds = [
+        _stop(bound, u, touch) if bound.upper is None else _box(bound, u, h, touch, sliding)
+        for bound in problem.bounds
+    ]
+    return replace(problem, bounds=tuple(bounds)), known
+
+
+def _largest_acceleration(problem: RowProblem) -> Array:
+    """Of all rows by what is known, without the forces to be found, shape (*batch)."""
+    A = coordinate_rows(problem, diagonal(problem))
+    pushed = jnp.max(A * jnp.abs(problem.impulse), axis=0, initial=0.0)
+    return stop_gradient(jnp.max(jnp.abs(problem.rate), axis=(0, 1)) + pushed)
+
+
+def _soft_force(bound: Bound, u: Array, h: Array) -> Array:
+    """The force of a soft stop, 0 of what is hard or has bounds on both sides."""
+    soft = bound.compliance > 0
+    if bound.upper is not None:
+        return jnp.zeros_like(bound.bias)
+    # Protects the division where the stop is hard.
+    compliance = h * jnp.where(soft, bound.compliance, 1.0)
+    force = bound.present * jnp.maximum(-(bound.sign * u + bound.bias) / compliance, 0.0)
+    return jnp.where(soft, force, 0.0)
+
+
+def _stop(bound: Bound, u: Array, touch: Touch) -> Bound:
+    """A stop at accelerations: what is soft exerts no more force than is known."""
+    left = bound.sign * u + bound.bias > touch.creep
+    held = jnp.where((bound.compliance > 0) | left, 0.0, bound.present)
+    none = jnp.zeros_like(bound.bias)
+    return replace(bound, bias=none, compliance=none, present=held)
+
+
+def _box(bound: Bound, u: Array, h: Array, touch: Touch, sliding: Array) -> Bound:
+    """A force between two bounds at accelerations; sliding: a large acceleration."""
+    slip = bound.sign * u + bound.bias
+    sliding = jnp.where(jnp.abs(slip) > touch.creep, sliding[None] * jnp.sign(slip), 0.0)
+    bias = jnp.where(bound.compliance > 0, slip / h, sliding)
+    return replace(bound, bias=bias, lower=bound.lower / h, upper=bound.upper / h)
+
+
+def free_rate(mechanism: Mechanism, state: State, control: Control) -> State:
+    """How a state changes in time without the forces of rows."""
+    system = mechanism.system
+    q, omega = state.quaternion, state.omega
+    inverse = mechanism.inverse_inertia[:, :, :-1]
+    in_body = quat_rotate_inverse(q, omega)
+    torque = cross(matvec(system.inertia, in_body), in_body)
+    pull = jnp.broadcast_to(system.gravity[:, None], omega.shape)
+    wrench = external_wrench(mechanism, state, control, jnp.zeros((), omega.dtype))
+    if wrench is not None:
+        pull = pull + mechanism.inverse_mass[None, :-1] * wrench[:3]
+        torque = torque + quat_rotate_inverse(q, wrench[3:])
+    moving = moving_bodies(mechanism.system, state.time.ndim)[None]
+    turn = jnp.concatenate([jnp.zeros_like(omega[:1]), omega])
+    rate = replace(
+        jax.tree.map(jnp.zeros_like, state),
+        position=state.velocity,
+        quaternion=0.5 * quat_multiply(turn, q),
+        velocity=jnp.where(moving, pull, 0.0),
+        omega=quat_rotate(q, matvec(inverse, torque)),
+        time=jnp.ones_like(state.time),
+    )
+    joints, one = joint_kinematics(mechanism, state), jnp.ones((), omega.dtype)
+    return with_twists(state, rate, effort_impulse(mechanism, joints, control.effort, one)[:, :-1])
+
+
+def with_twists(state: State, rate: State, change: Array) -> State:
+    """A rate, or a state, with twists (6, bodies, *batch) in body axes of the state added."""
+    q = state.quaternion
+    return replace(
+        rate,
+        velocity=rate.velocity + quat_rotate(q, change[:3]),
+        omega=rate.omega + quat_rotate(q, change[3:]),
+    )

@@ -1,0 +1,175 @@
+"""The equation of motion in joint coordinates beside Pinocchio's numbers, and its properties."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from jaxjoints.algebra.spatial import quat_multiply
+from jaxjoints.dynamics import (
+    Site,
+    accelerations,
+    bias_forces,
+    constraint_jacobian,
+    coriolis_matrix,
+    gravity_forces,
+    mass_matrix,
+    momentum_matrix,
+    site,
+    spanning_tree,
+    speeds_of,
+)
+from jaxjoints.models import load_urdf
+from support import mechanisms, rbdl_instants
+from support.mechanisms import compiled
+
+EXACT = 1e-12  # float64, relative to the largest
+SOLVED = 1e-10
+PATH = Path(__file__).parents[1] / "data" / "urdf_floater.json"
+
+
+@compiled
+def read(system, state, at):
+    """Everything at once: one program."""
+    return {
+        "M": mass_matrix(system, state),
+        "nle": bias_forces(system, state),
+        "g": gravity_forces(system, state),
+        "C": coriolis_matrix(system, state),
+        "centroidal": momentum_matrix(system, state),
+        "v": speeds_of(system, state),
+        "J": at.jacobian(system, state),
+        "foot_position": at.pose(system, state).p,
+        "foot_velocity": at.velocity(system, state),
+    }
+
+
+def close(actual, expected, tolerance=EXACT):
+    expected = np.array(expected)
+    np.testing.assert_allclose(actual, expected, atol=tolerance * max(1, np.abs(expected).max()))
+
+
+@pytest.fixture(scope="module")
+def floater():
+    """A robot adrift, and for each case its state, efforts, numbers, and our order of ν in
+    Pinocchio's.
+    """
+    recorded = json.loads(PATH.read_text(encoding="utf-8"))
+    model = load_urdf(recorded["urdf"], floating=True)
+    system, _ = model.build()
+    foot = site(system, *model.frames["shank"])
+    foot = Site(foot.body, foot.frame @ jj.Pose.translation(jnp.array(recorded["foot"])))
+    cases = []
+    for case in recorded["cases"]:
+        owners = {name: model.coordinates[name][0] for name in case["q"]}
+        speed = {owners[n]: case["v"][i] for n, i in case["order"].items()}
+        state = system.state(
+            q={owners[n]: x for n, x in case["q"].items()},
+            qd=speed,
+            pose={"trunk": (case["base_position"], np.array(case["base_quaternion"]))},
+            velocity={"trunk": case["base_velocity"]},
+        )
+        control = system.control(effort={owners[n]: x for n, x in case["effort"].items()})
+        order = np.arange(9)
+        order[3:] = np.arange(6)
+        for name, i in case["order"].items():
+            order[system.coordinate(owners[name]).start] = i
+        cases.append((state, control, case, order))
+    return system, foot, cases
+
+
+def test_matrices_and_forces_are_those_of_pinocchio(floater):
+    system, foot, cases = floater
+    for state, control, case, order in cases:
+        found = read(system, state, foot)
+        close(found["v"], np.array(case["v"])[order])
+        close(found["M"], np.array(case["M"])[np.ix_(order, order)])
+        for name in ("nle", "g"):
+            close(found[name], np.array(case[name])[order])
+        close(found["C"] @ found["v"], np.array(case["coriolis"])[order])
+        close(found["centroidal"], np.array(case["centroidal"])[:, order])
+        close(found["J"], np.array(case["J"])[:, order])
+        for name in ("foot_position", "foot_velocity"):
+            close(found[name], case[name])
+        now = compiled(accelerations)(system, state, control)
+        close(now.qdd, np.array(case["a"])[order][:3], SOLVED)
+        close(foot.acceleration(system, state, now), case["foot_acceleration"], SOLVED)
+
+
+def moved(state, time):
+    """A state a little later, with the velocities it has."""
+    spin = jnp.concatenate([jnp.ones_like(state.omega[:1]), time / 2 * state.omega])
+    turned = quat_multiply(spin, state.quaternion)
+    return jj.replace(state, position=state.position + time * state.velocity, quaternion=turned)
+
+
+def test_the_rate_of_the_mass_matrix_less_twice_coriolis_is_skew():
+    system, state = mechanisms.floating_chain(gravity=(0.3, 0.0, -9.81))
+
+    @compiled
+    def skew(system, state):
+        at = lambda t: mass_matrix(system, moved(state, t))  # noqa: E731
+        rate = jax.jvp(at, (0.0,), (1.0,))[1]
+        return rate - 2 * coriolis_matrix(system, state), rate
+
+    X, rate = skew(system, state)
+    np.testing.assert_allclose(X, -X.T, atol=EXACT * 10)
+    assert np.abs(rate).max() > 0.1
+
+
+def test_energy_power_and_momentum_are_those_of_the_bodies():
+    system, state = mechanisms.floating_chain(gravity=(0.3, 0.0, -9.81))
+    found = read(system, state, Site("2", jj.Pose.identity()))
+    v = np.asarray(found["v"])
+    np.testing.assert_allclose(v @ found["M"] @ v / 2, jj.energy(system, state)[0], rtol=EXACT)
+    momentum = jj.momentum(system, state)
+    np.testing.assert_allclose(found["centroidal"][:3] @ v, momentum[:3], atol=EXACT)
+    close(found["nle"], found["C"] @ v + found["g"])
+    # The power of the weights is what gravity loses in energy.
+    potential = lambda t: jj.energy(system, moved(state, t))[1]  # noqa: E731
+    power = jax.jvp(potential, (jnp.zeros(()),), (jnp.ones(()),))[1]
+    np.testing.assert_allclose(found["g"] @ v, power, rtol=1e-10)
+
+
+def test_the_matrix_of_a_loop_is_that_of_its_tree_as_rbdl_has_it():
+    case = rbdl_instants.RECORDED["fourbar_loop"]
+    with pytest.warns(UserWarning, match="miss each other"):
+        system, _ = rbdl_instants.mechanism("fourbar_loop")
+    tree = spanning_tree(system)
+    assert tree.loops == ("loop",) and not tree.roots
+    for recorded in case["states"]:
+        names = [f"of {body['name']}" for body in case["bodies"]]
+        q, qd = (dict(zip(names, recorded[x], strict=True)) for x in ("q", "qd"))
+        state = system.state(q=q, qd=qd)
+        M, h = compiled(mass_matrix)(system, state), compiled(bias_forces)(system, state)
+        close(M, recorded["H"])
+        close(h, recorded["C"])
+        K = compiled(constraint_jacobian)(system, state)
+        np.testing.assert_allclose(K @ np.array(recorded["qd"]), 0.0, atol=EXACT)
+        # M q̈ + h - τ is a force of the loop: nothing of it is left across K.
+        left = M @ np.array(recorded["qdd"]) + h - np.array(recorded["tau"])
+        force = np.linalg.lstsq(K.T, left, rcond=None)[0]
+        np.testing.assert_allclose(K.T @ force, left, atol=SOLVED * 10)
+
+
+def test_a_batch_in_single_precision_is_near_its_environments():
+    system, _ = mechanisms.chain(2)
+    q = np.array([[0.1, 0.5, -0.3]])
+    many = system.state(q={"0": q, "1": -q}, qd={"0": 3 * q})
+    M = compiled(mass_matrix)(*mechanisms.single((system, many)))
+    assert M.dtype == jnp.float32
+    for i in range(3):
+        one = jax.tree.map(lambda x: x[..., i], many)  # noqa: B023
+        np.testing.assert_allclose(M[..., i], compiled(mass_matrix)(system, one), atol=1e-6)
+
+
+def test_armatures_are_masses():
+    system, state = mechanisms.chain(2, laws=(jj.Armature(0.7),))
+    bare, _ = mechanisms.chain(2)
+    M, without = (compiled(partial(mass_matrix, x))(state) for x in (system, bare))
+    np.testing.assert_allclose(M - without, 0.7 * np.eye(2), atol=EXACT)

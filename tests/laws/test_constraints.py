@@ -1,0 +1,324 @@
+"""Constraints between any number of bodies: against RBDL's recordings, joints and closed forms."""
+
+from functools import cache
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from jaxjoints.algebra.spatial import quat_conjugate, quat_multiply
+from jaxjoints.assembly.layout import mechanism_of
+from jaxjoints.model.kinematics import body_twists, joint_kinematics
+from support import oracle
+from support.mechanisms import compiled
+from support.refusals import refused
+
+RECORDED = 1e-10  # of numbers that RBDL computed by other formulas
+EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
+MASS, INERTIA = 1.3, (0.1, 0.2, 0.15)
+PIVOT = (0.2, 0.0, 0.0)
+
+
+def body(poses, i):
+    return jj.Pose(poses.p[:, i], poses.q[:, i])
+
+
+@jj.struct
+class Pin(jj.Constraint):
+    """RBDL's pin: two points coincide, an axis of the second stays normal to two of the first."""
+
+    first: jax.Array
+    second: jax.Array
+    across: jax.Array
+    axis: jax.Array
+    position_rows: ClassVar[int] = 5
+
+    def position(self, poses, t):
+        ground = poses.p.shape[1] == 1
+        A = jj.Pose.identity(dtype=poses.p.dtype) if ground else body(poses, 0)
+        B = body(poses, poses.p.shape[1] - 1)
+        gap = A.rotate_inverse(B.apply(self.second) - A.apply(self.first))
+        axis = B.rotate(self.axis)
+        tilt = [jnp.dot(A.rotate(self.across[i]), axis)[None] for i in range(2)]
+        return jnp.concatenate([gap, *tilt])
+
+
+@jj.struct
+class OnPath(jj.Constraint):
+    """A point of a body moves as c + A (sin wt, cos wt, sin wt cos wt)."""
+
+    point: jax.Array
+    centre: jax.Array
+    size: jax.Array
+    rate: jax.Array
+    position_rows: ClassVar[int] = 3
+
+    def position(self, poses, t):
+        s, c = jnp.sin(self.rate * t), jnp.cos(self.rate * t)
+        path = self.centre + self.size * jnp.stack([s, c, s * c])
+        return body(poses, 0).apply(self.point) - path
+
+
+@jj.struct
+class RollingBall(jj.Constraint):
+    """A ball about the origin of its body's frame rolls on z = 0."""
+
+    radius: jax.Array
+    position_rows: ClassVar[int] = 1
+    velocity_rows: ClassVar[int] = 2
+
+    def position(self, poses, t):
+        return poses.p[2] - self.radius
+
+    def velocity(self, poses, twists, t):
+        v, ω = twists[:3, 0], twists[3:, 0]
+        return jnp.stack([v[0] - self.radius * ω[1], v[1] + self.radius * ω[0]])
+
+
+def recorded(case):
+    """The system of a recorded case, made of constraints alone."""
+    world = jj.SystemBuilder()
+    for i, com in enumerate(case["com"]):
+        world.body(str(i), mass=1.0, inertia=(0.1, 0.1, 0.1), com=com, pose=(0.0, 0.0, 0.0))
+    for j, one in enumerate(case["constraints"]):
+        if "pin" in one["kind"]:
+            ends = [i // 6 - 1 for i in (one["predecessor_body"], one["successor_body"])]
+            record = Pin(one["r_p"], one["r_s"], (one["a_1"], one["a_2"]), one["n"])
+            names = [str(i) for i in ends if i >= 0]
+        elif "radius" in one:
+            record, names = RollingBall(one["radius"]), ["0"]
+        else:
+            record, names = OnPath(one["point"], one["c"], one["A"], one["w"]), ["0"]
+        world.constraint(str(j), record, bodies=names)
+    return world.build(rough=True)
+
+
+def placed(system, state, q, qd, t):
+    """The state of RBDL's coordinates (x, y, z, a, b, c) of each body, R = Rz(a) Ry(b) Rx(c)."""
+
+    def pose(q):
+        x, y, z, a, b, c = q
+        place = jj.Pose.translation(jnp.stack([x, y, z]))
+        return place @ jj.Pose.about_z(a) @ jj.Pose.about_y(b) @ jj.Pose.about_x(c)
+
+    com = system.com.T
+    parts = []
+    for i, (one, rate) in enumerate(zip(q.reshape(-1, 6), qd.reshape(-1, 6), strict=True)):
+        centre = lambda x, i=i: (pose(x).apply(com[i]), pose(x).q)  # noqa: E731
+        (p, r), (v, dr) = jax.jvp(centre, (one,), (rate,))
+        parts.append((p, r, v, 2 * quat_multiply(dr, quat_conjugate(r))[1:]))
+    p, r, v, ω = (jnp.stack(x, axis=1) for x in zip(*parts, strict=True))
+    return jj.replace(state, position=p, quaternion=r, velocity=v, omega=ω, time=t)
+
+
+def row_program(system, state):
+    """G, γ and errors of all rows in RBDL's coordinates, from the rows that a step has."""
+
+    def rows(q, qd, t):
+        mechanism, at = mechanism_of(system, 0), placed(system, state, q, qd, t)
+        twist, speeds, errors = body_twists(at), [], []
+        for group, kinematics in zip(
+            mechanism.system.constraints, joint_kinematics(mechanism, at), strict=True
+        ):
+            for i, member in enumerate(group.members):
+                speed = kinematics.drift[:, i]
+                for H, b in zip(kinematics.H, group.bodies[i], strict=True):
+                    if b >= 0:
+                        speed = speed + H[:, :, i].T @ twist[:, b]
+                speeds.append((member, speed))
+                errors.append((member, kinematics.error[:, i]))
+        return tuple(
+            jnp.concatenate([x for _, x in sorted(part, key=lambda pair: pair[0])])
+            for part in (speeds, errors)
+        )
+
+    def program(q, qd, t):
+        G = jax.jacfwd(lambda qd: rows(q, qd, t)[0])(qd)
+        moving = (qd, jnp.zeros_like(qd), jnp.ones_like(t))
+        (speeds, errors), (bias, _) = jax.jvp(rows, (q, qd, t), moving)
+        return G, -bias, errors, speeds
+
+    return compiled(program)
+
+
+def custom_cases():
+    cases = dict(oracle.load("rbdl_constraints"))
+    ball = oracle.load("rbdl_custom")["rolling_ball"]
+    one = {"kind": "rolling", **ball["constraint"]}
+    com = [b["com"] for b in ball["bodies"]]
+    return cases | {"rolling_ball": {**ball, "com": com, "constraints": [one]}}
+
+
+@pytest.mark.parametrize("name", custom_cases())
+def test_rows_are_those_that_rbdl_recorded(name):
+    case = custom_cases()[name]
+    program = row_program(*recorded(case))
+    # RBDL's ball has its rows at velocity level first.
+    order = [1, 2, 0] if name == "rolling_ball" else slice(None)
+    stabilized = [one for one in case["constraints"] if one.get("baumgarte_enabled")]
+    for at in case["states"]:
+        q, qd, t = (jnp.asarray(at[x], float) for x in ("q", "qd", "t"))
+        G, γ, φ, ψ = (np.asarray(x)[order] for x in program(q, qd, t))
+        if stabilized:
+            T = stabilized[0]["T_stab"]
+            γ = γ - 2 / T * ψ - φ / T**2
+        scale = 1 + np.abs(at["gamma"]).max()
+        np.testing.assert_allclose(G, at["G"], rtol=0, atol=RECORDED)
+        np.testing.assert_allclose(γ, at["gamma"], rtol=0, atol=RECORDED * scale)
+        np.testing.assert_allclose(φ, at["errPos"], rtol=0, atol=RECORDED)
+        np.testing.assert_allclose(ψ, at["errVel"], rtol=0, atol=RECORDED)
+
+
+@jj.struct
+class Pivot(jj.Constraint):
+    """The origin of a body's frame stays at a place."""
+
+    place: jax.Array
+    position_rows: ClassVar[int] = 3
+
+    def position(self, poses, t):
+        return poses.p[:, 0] - self.place
+
+
+def pendulum(custom, **options):
+    world = jj.SystemBuilder()
+    pose = (PIVOT, (np.cos(0.2), np.sin(0.2), 0.0, 0.0))
+    motion = (0.0, 0.0, 0.0, 0.0, 1.0, 0.5)
+    solid = {"mass": MASS, "inertia": INERTIA, "com": (0.0, 0.1, -0.4)}
+    world.body("bob", **solid, pose=pose, velocity=motion)
+    if custom:
+        world.constraint("pivot", Pivot(PIVOT), bodies="bob", **options)
+    else:
+        world.joint("pivot", jj.Ball(), child="bob", frame_D=PIVOT)
+    return world.build()
+
+
+@pytest.mark.parametrize(
+    "scheme, tolerance",
+    [
+        pytest.param(jj.Rattle(), 1e-10, marks=pytest.mark.slow),
+        pytest.param(jj.RungeKutta(), 1e-6, marks=pytest.mark.slow),
+    ],
+)
+def test_a_constraint_moves_a_body_as_the_joint_does(scheme, tolerance):
+    ends = []
+    for custom in (True, False):
+        system, state = pendulum(custom)
+        run = compiled(
+            lambda system, state: jj.rollout(system, state, dt=1e-2, steps=20, scheme=scheme)
+        )
+        ends.append(run(system, state)[0])
+    np.testing.assert_allclose(ends[0].position, ends[1].position, atol=tolerance)
+    np.testing.assert_allclose(ends[0].omega, ends[1].omega, atol=tolerance)
+
+
+def test_forces_of_rows_hold_a_hanging_body():
+    world = jj.SystemBuilder()
+    world.body("bob", mass=MASS, inertia=INERTIA, com=(0.0, 0.0, -0.4), pose=PIVOT)
+    world.constraint("pivot", Pivot(PIVOT), bodies="bob", enabled=True)
+    system, state = world.build()
+    one = compiled(lambda system: jj.step(system, state, dt=1e-3))
+    _, info = one(system)
+    np.testing.assert_allclose(
+        info.constraint_force[system.rows("pivot")], [0.0, 0.0, 9.81 * MASS], atol=1e-9
+    )
+    free, info = one(system.with_constraint("pivot", enabled=0.0))
+    np.testing.assert_allclose(free.velocity[2], -9.81e-3, rtol=EXACT)
+    np.testing.assert_array_equal(info.constraint_force, 0.0)
+
+
+@jj.struct
+class Midpoint(jj.Constraint):
+    """The third body stays midway between the first two."""
+
+    position_rows: ClassVar[int] = 3
+
+    def position(self, poses, t):
+        return poses.p[:, 2] - (poses.p[:, 0] + poses.p[:, 1]) / 2
+
+
+@cache
+def three():
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    for i, (place, speed) in enumerate([((0, 0, 0), 1.0), ((1, 0, 0), 0.0), ((0.5, 0, 0), 0.0)]):
+        pose = tuple(map(float, place))
+        inertia = (0.1, 0.1, 0.1)
+        world.body(
+            str(i), mass=1.0 + i, inertia=inertia, pose=pose, velocity=(0, 0, speed, 0, 0, 0)
+        )
+    world.constraint("mid", Midpoint(), bodies=["0", "1", "2"])
+    return world.build()
+
+
+def test_three_bodies_share_a_constraint_and_keep_their_momentum():
+    system, state = three()
+    end, info = compiled(lambda: jj.step(system, state, dt=1e-3))()
+    np.testing.assert_allclose(
+        jj.momentum(system, end)[:3], jj.momentum(system, state)[:3], atol=EXACT
+    )
+    z = np.asarray(end.velocity[2])
+    np.testing.assert_allclose(z[2], (z[0] + z[1]) / 2, atol=EXACT)
+    # G = (-½, -½, 1) along z, masses 1, 2, 3: A = ¼ + ⅛ + ⅓, G v = -½.
+    impulse = 0.5 / (1 / 4 + 1 / 8 + 1 / 3)
+    np.testing.assert_allclose(info.constraint_force[2] * 1e-3, impulse, rtol=1e-9)
+
+
+def test_errors_are_assembled_and_diagnosed():
+    system, state = three()
+    moved = jj.replace(state, position=state.position.at[1, 2].add(0.3))
+    found = jj.diagnose(system, moved)
+    assert found.open == {"mid": pytest.approx(0.3)} and found.mobility == 15
+    closed, closure = compiled(lambda state: jj.assemble(system, state))(moved)
+    assert closure.closed and closure.constraint_error[0] < EXACT
+    np.testing.assert_allclose(closed.position[1], [0.1, 0.1, 0.1], atol=EXACT)
+
+
+@jj.struct
+class Accelerates(jj.Constraint):
+    """The origin of a body's frame has an acceleration."""
+
+    value: jax.Array
+    acceleration_rows: ClassVar[int] = 3
+
+    def acceleration(self, poses, twists, rates, t):
+        return rates[:3, 0] - self.value
+
+
+def test_an_acceleration_is_that_of_the_row():
+    world = jj.SystemBuilder()
+    world.body("box", mass=MASS, inertia=INERTIA, pose=PIVOT, velocity=(0.5, 0, 0, 0, 0, 0))
+    world.constraint("push", Accelerates((1.0, 2.0, 3.0)), bodies="box")
+    system, state = world.build()
+    end, info = compiled(lambda: jj.step(system, state, dt=1e-2))()
+    np.testing.assert_allclose(end.velocity[:, 0], [0.51, 0.02, 0.03], atol=EXACT)
+    force = MASS * np.array([1.0, 2.0, 3.0 + 9.81])
+    np.testing.assert_allclose(info.constraint_force, force, rtol=1e-9)
+
+
+@jj.struct
+class Wrong(jj.Constraint):
+    position_rows: ClassVar[int] = 2
+
+    def position(self, poses, t):
+        return poses.p[:, 0]
+
+
+def test_bad_constraints_are_refused_by_name():
+    world = jj.SystemBuilder()
+    world.body("bob", mass=MASS, inertia=INERTIA)
+    with refused("constraint 'pin'", "'rod' is no body", "'bob'"):
+        world.constraint("pin", Pivot(PIVOT), bodies="rod")
+    with refused("constraint 'pin'", "is not a constraint"):
+        world.constraint("pin", jj.Ball(), bodies="bob")
+    with refused("constraint 'pin'", "Wrong.position(poses, t) returns"):
+        world.constraint("pin", Wrong(), bodies="bob")
+    with refused("constraint 'pin'", "place", "finite"):
+        world.constraint("pin", Pivot((0.0, np.nan, 0.0)), bodies="bob")
+    with refused("constraint 'pin'", "damping of a Compliance"):
+        world.constraint("pin", Pivot(PIVOT), bodies="bob", softness=jj.Compliance(1e-3))
+    world.constraint("pin", Pivot(PIVOT), bodies="bob")
+    with pytest.warns(UserWarning, match="constraint 'pin': its error is 0.2 at the start"):
+        world.build()

@@ -1,0 +1,237 @@
+"""Mechanisms with closed loops as rough sketches, and where they are by geometry."""
+
+import numpy as np
+
+import jaxjoints as jj
+from support.mechanisms import rod_inertia
+
+# Normal of the plane of x and z, so that angles count from x towards z.
+NORMAL = (0.0, -1.0, 0.0)
+# Theo Jansen's leg: his numbers in units of 0.1 m, by the letters of his drawing.
+JANSEN = {
+    **{"a": 3.8, "b": 4.15, "c": 3.93, "d": 4.01, "e": 5.58, "f": 3.94, "g": 3.67, "h": 6.57},
+    **{"i": 4.9, "j": 5.0, "k": 6.19, "l": 0.78, "m": 1.5},
+}
+
+
+def linkage(bodies, ground, sketch, **options):
+    """A linkage of hinges in the plane of x and z, each body where a sketch of its points has it.
+
+    bodies: of each body by name its points by name, (x, z) in its frame [m]. Bodies that have a
+        point of the same name are joined there by a hinge, named "point body" for its child
+    ground: points of the ground in the world; sketch: rough places of all others
+    """
+    world, known = jj.SystemBuilder(**options), dict.fromkeys(ground, jj.WORLD)
+    rough = {point: complex(*at) for point, at in (ground | sketch).items()}
+    for body, points in bodies.items():
+        (first, a), (second, b) = ((name, complex(*at)) for name, at in list(points.items())[:2])
+        turn = (rough[second] - rough[first]) / (b - a)
+        turn /= abs(turn)
+        origin, half = rough[first] - turn * a, -np.angle(turn) / 2
+        pose = (origin.real, 0.0, origin.imag), (np.cos(half), 0.0, np.sin(half), 0.0)
+        world.body(body, mass=1.0, inertia=rod_inertia(1.0, 0.5), pose=pose)
+    for body, points in bodies.items():
+        for point, at in points.items():
+            if point not in known:
+                known[point] = body
+                continue
+            parent = known[point]
+            there = ground[point] if parent == jj.WORLD else bodies[parent][point]
+            frames = {"frame_C": (at[0], 0.0, at[1]), "frame_D": (there[0], 0.0, there[1])}
+            hinge = jj.Hinge(NORMAL)
+            world.joint(f"{point} {body}", hinge, child=body, parent=parent, **frames)
+    return world.build(rough=True)
+
+
+def places(system, state, bodies):
+    """Where the points of the bodies of a `linkage` are, as complex numbers, by name."""
+    poses, found = jj.body_poses(system, state), {}
+    for body, points in bodies.items():
+        b = system.body(body)
+        pose = jj.Pose(poses.p[:, b], poses.q[:, b])
+        for name, (x, z) in points.items():
+            at = pose.apply(np.array([x, 0.0, z]))
+            found[name] = complex(at[0], at[2])
+    return found
+
+
+def circles(a, r, b, s):
+    """Where circles about a and b of radii r and s meet, to the left of the way from a to b."""
+    far = abs(b - a)
+    along = (r * r - s * s + far * far) / (2 * far)
+    return a + (along + 1j * np.sqrt(r * r - along * along)) * (b - a) / far
+
+
+def corner(a, b, c):
+    """A corner over the base from (0, 0) to (c, 0), b from the first end, a from the second."""
+    at = circles(0j, b, c + 0j, a)
+    return at.real, at.imag
+
+
+def bar(first, second, length):
+    """The points of a bar."""
+    return {first: (0.0, 0.0), second: (length, 0.0)}
+
+
+def jansen_leg():
+    """Jansen's leg: its bodies, ground and sketch."""
+    n = JANSEN
+    bodies = {
+        "crank": bar("O", "M", n["m"]),
+        "j": bar("M", "U", n["j"]),
+        "k": bar("M", "K", n["k"]),
+        # Triangle of b from the fixed pivot P to U, d to V, and e between these.
+        "upper": {"P": (0.0, 0.0), "V": (n["d"], 0.0), "U": _below(corner(n["e"], n["b"], n["d"]))},
+        "c": bar("P", "K", n["c"]),
+        "f": bar("V", "F", n["f"]),
+        # Triangle of g from K to F, i to the foot T, and h between these.
+        "lower": {"K": (0.0, 0.0), "F": (n["g"], 0.0), "T": corner(n["h"], n["i"], n["g"])},
+    }
+    ground = {"O": (0.0, 0.0), "P": (-n["a"], -n["l"])}
+    sketch = {"M": (1.0, 1.0), "U": (-3.0, 4.0), "K": (-3.0, -4.0), "V": (-8.0, 0.0)}
+    return bodies, ground, sketch | {"F": (-7.0, -3.0), "T": (-4.0, -9.0)}
+
+
+def jansen_points(angle):
+    """Where the points of Jansen's leg are at an angle of its crank."""
+    n = JANSEN
+    P, M = complex(-n["a"], -n["l"]), n["m"] * np.exp(1j * angle)
+    U, K = circles(P, n["b"], M, n["j"]), circles(M, n["k"], P, n["c"])
+    V = circles(P, n["d"], U, n["e"])
+    F = circles(K, n["g"], V, n["f"])
+    return {"M": M, "U": U, "K": K, "V": V, "F": F, "T": circles(K, n["i"], F, n["h"])}
+
+
+def _below(point):
+    return point[0], -point[1]
+
+
+def five_bar_leg():
+    """A leg of two cranks and two rods that meet at the foot T."""
+    bodies = {
+        **{"left": bar("A", "B", 0.3), "right": bar("E", "D", 0.3)},
+        **{"rod": bar("B", "T", 0.5), "other": bar("D", "T", 0.5)},
+    }
+    ground = {"A": (0.0, 0.0), "E": (0.2, 0.0)}
+    return bodies, ground, {"B": (-0.3, -0.3), "D": (0.5, -0.2), "T": (0.2, -0.9)}
+
+
+def five_bar_foot(left, right):
+    """Where the foot is at angles of the cranks."""
+    B, D = 0.3 * np.exp(1j * left), 0.2 + 0.3 * np.exp(1j * right)
+    return circles(D, 0.5, B, 0.5)
+
+
+def watt_linkage():
+    """Watt's six-bar: a four-bar whose rocker, a triangle, moves a second one."""
+    bodies = {
+        **{"crank": bar("O", "A", 0.3), "coupler": bar("A", "B", 0.8)},
+        "rocker": {"P": (0.0, 0.0), "B": (0.6, 0.0), "C": (0.3, -0.5)},
+        **{"rod": bar("C", "D", 0.7), "follower": bar("Q", "D", 0.6)},
+    }
+    ground = {"O": (0.0, 0.0), "P": (0.9, 0.0), "Q": (1.7, -0.1)}
+    sketch = {"A": (0.2, 0.4), "B": (0.7, 0.8), "C": (1.6, 0.5), "D": (2.0, 0.7)}
+    return bodies, ground, sketch
+
+
+def watt_points(angle):
+    """Where the points of `watt_linkage` are."""
+    A = 0.3 * np.exp(1j * angle)
+    B = circles(A, 0.8, 0.9 + 0j, 0.6)
+    C = 0.9 + (B - 0.9) / 0.6 * (0.3 - 0.5j)
+    return {"A": A, "B": B, "C": C, "D": circles(C, 0.7, 1.7 - 0.1j, 0.6)}
+
+
+def stephenson_linkage():
+    """Stephenson's six-bar (III): a point of a four-bar's coupler moves a rod and a rocker."""
+    bodies = {
+        "crank": bar("O", "A", 0.3),
+        "coupler": {"A": (0.0, 0.0), "B": (0.8, 0.0), "C": (0.4, 0.4)},
+        **{"rocker": bar("P", "B", 0.6), "rod": bar("C", "D", 0.9), "follower": bar("Q", "D", 0.5)},
+    }
+    ground = {"O": (0.0, 0.0), "P": (0.9, 0.0), "Q": (1.5, 0.7)}
+    sketch = {"A": (0.4, 0.2), "B": (0.9, 0.7), "C": (0.2, 1.0), "D": (1.2, 1.4)}
+    return bodies, ground, sketch
+
+
+def stephenson_points(angle):
+    """Where the points of `stephenson_linkage` are."""
+    A = 0.3 * np.exp(1j * angle)
+    B = circles(A, 0.8, 0.9 + 0j, 0.6)
+    C = A + (B - A) / 0.8 * (0.4 + 0.4j)
+    return {"A": A, "B": B, "C": C, "D": circles(C, 0.9, 1.5 + 0.7j, 0.5)}
+
+
+def slider_crank(crank=0.3, rod=0.8):
+    """A slider that a crank moves along x through a rod; hinges "O", "A", "B", slider "guide"."""
+    world, small = jj.SystemBuilder(), rod_inertia(1.0, 0.5)
+    for name in ("crank", "rod", "piston"):
+        world.body(name, mass=1.0, inertia=small)
+    hinge = jj.Hinge(NORMAL)
+    world.joint("O", hinge, child="crank", q=0.3)
+    frames = {"frame_C": (0.0, 0.0, 0.0), "frame_D": (crank, 0.0, 0.0)}
+    world.joint("A", hinge, child="rod", parent="crank", q=-0.1, **frames)
+    world.joint("guide", jj.Slider((1.0, 0.0, 0.0)), child="piston", q=0.7)
+    world.joint("B", hinge, child="rod", parent="piston", frame_C=(rod, 0.0, 0.0))
+    return world.build(rough=True)
+
+
+def bennett_linkage(lengths=(1.0, 1.5), twist=0.6):
+    """Bennett's linkage, four hinges "0" to "3" askew in space that move although they should not.
+
+    Lengths a, b and twists α, β of its links in turn obey a / sin α = b / sin β.
+    """
+    (a, b), α = lengths, twist
+    β = np.arcsin(b / a * np.sin(α))
+    world = jj.SystemBuilder()
+    links = ["ground", "one", "two", "three"]
+    for link in links[1:]:
+        world.body(link, mass=1.0, inertia=(0.1, 0.1, 0.1))
+    for i, (length, angle) in enumerate([(a, α), (b, β), (a, α), (b, β)]):
+        end = jj.Pose.along_x(length) @ jj.Pose.about_x(angle)
+        child, parent = links[(i + 1) % 4], jj.WORLD if i == 0 else links[i]
+        if child == "ground":
+            # The last hinge is turned over: the world is no child.
+            world.joint(str(i), jj.Hinge(), child=parent, frame_C=end)
+        else:
+            world.joint(str(i), jj.Hinge(), child=child, parent=parent, frame_D=end)
+    return world.build(rough=True), (α, β)
+
+
+def cardan_shaft(bend=0.5):
+    """Two shafts with a cross between them, the second bent down from x about y by `bend` [rad].
+
+    Hinges "in" and "out" about the shafts, joint "cross": three rows are redundant.
+    """
+    world = jj.SystemBuilder()
+    for name in ("first", "second"):
+        world.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1))
+    hinge = jj.Hinge((1.0, 0.0, 0.0))
+    world.joint("in", hinge, child="first", frame_C=(-1.0, 0.0, 0.0), frame_D=(-1.0, 0.0, 0.0))
+    bent = jj.Pose.about_y(bend)
+    out = bent @ jj.Pose.along_x(1.0)
+    world.joint("out", hinge, child="second", frame_C=(1.0, 0.0, 0.0), frame_D=out)
+    cross = jj.Universal(axis_D=(0.0, 0.0, 1.0), axis_C=(0.0, 1.0, 0.0))
+    world.joint("cross", cross, child="second", parent="first")
+    return world.build(rough=True)
+
+
+def stewart_platform():
+    """A platform on six legs, each of a cross "base i", a slider "leg i" and a ball "top i".
+
+    Returns: system, state, and the ends of the legs on the ground and in the platform, (6, 3)
+    """
+    world = jj.SystemBuilder()
+    angles = np.pi / 3 * np.repeat([0, 2, 4], 2) + 0.2 * np.tile([-1, 1], 3)
+    ring = np.stack([np.cos(angles), np.sin(angles), 0 * angles], axis=1)
+    base, top = ring, 0.5 * np.roll(ring, 1, axis=0)
+    world.body("platform", mass=5.0, inertia=(0.5, 0.5, 1.0), pose=(0.1, -0.1, 1.2))
+    for i in range(6):
+        for part in ("cylinder", "rod"):
+            world.body(f"{part} {i}", mass=0.5, inertia=(0.05, 0.05, 0.01))
+        place = tuple(base[i])
+        cylinder, rod = f"cylinder {i}", f"rod {i}"
+        world.joint(f"base {i}", jj.Universal(), child=cylinder, frame_D=place)
+        world.joint(f"leg {i}", jj.Slider(), child=rod, parent=cylinder, q=1.0)
+        world.joint(f"top {i}", jj.Ball(), child=rod, parent="platform", frame_D=tuple(top[i]))
+    return *world.build(rough=True), base, top

@@ -1,0 +1,303 @@
+"""Assembly: known positions from bad guesses, goals, limits, weights, velocities, derivatives."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from support import linkages
+from support.differences import central
+from support.mechanisms import CRANK, chain, compiled, four_bar, four_bar_angles, single
+from support.refusals import refused
+
+CLOSED = 1e-12  # what an assembled joint may be open by [m or rad]
+KNOWN = 1e-11  # of positions, which repeat the rounding of errors a few times over [m]
+FITTING = 1e-10  # of velocities [m/s, rad/s]
+
+# Each mechanism is a program of its own.
+LEGS = {
+    "Jansen": (linkages.jansen_leg, linkages.jansen_points),
+    "Watt": (linkages.watt_linkage, linkages.watt_points),
+    "Stephenson": (linkages.stephenson_linkage, linkages.stephenson_points),
+}
+
+
+def assembled(system, state, values, **options):
+    """State and closure of a program that compiles fast."""
+    program = compiled(lambda state, q: jj.assemble(system, state, q=q, **options))
+    return program(state, values)
+
+
+def largest_error(closure):
+    parts = (closure.joint_error, closure.transmission_error, closure.coordinate_error)
+    return max(float(jnp.max(x, initial=0.0)) for x in parts)
+
+
+@pytest.mark.parametrize(
+    "leg", ["Jansen", *(pytest.param(x, marks=pytest.mark.slow) for x in ("Watt", "Stephenson"))]
+)
+def test_six_bars_and_legs_stand_where_circles_meet(leg):
+    make, points = LEGS[leg]
+    bodies, ground, sketch = make()
+    system, state = linkages.linkage(bodies, ground, sketch)
+    assert jnp.max(jj.joint_errors(system, state)) > 0.1
+    state, closure = assembled(system, state, {"O crank": 0.9})
+    assert largest_error(closure) < CLOSED and closure.closed and closure.reached
+    found, exact = linkages.places(system, state, bodies), points(0.9)
+    for point, at in exact.items():
+        np.testing.assert_allclose(found[point], at, atol=KNOWN, err_msg=point)
+
+
+@cache
+def leg():
+    bodies, ground, sketch = linkages.five_bar_leg()
+    return linkages.linkage(bodies, ground, sketch), bodies
+
+
+@cache
+def leg_program():
+    (system, _), _ = leg()
+    foot = lambda at: {"foot": jj.goals.Point("rod", at, point=(0.5, 0.0, 0.0))}  # noqa: E731
+    return compiled(lambda state, at: jj.assemble(system, state, goals=foot(at), strict=False))
+
+
+def test_a_five_bar_leg_puts_its_foot_where_it_can():
+    (system, state), bodies = leg()
+    near, away = linkages.five_bar_foot(-2.2, -0.7), 0.1 - 1.2j
+    at = jnp.array([[near.real, away.real], [0.0, 0.0], [near.imag, away.imag]])
+    states, closure = leg_program()(jj.replicate(state, 2), at)
+    # Loops are closed where the foot cannot reach, too.
+    assert jnp.max(closure.joint_error) < CLOSED
+    np.testing.assert_array_equal(closure.closed, [True, True])
+    np.testing.assert_array_equal(closure.reached, [True, False])
+    reached, stretched = (jax.tree.map(lambda x, i=i: x[..., i], states) for i in range(2))
+    np.testing.assert_allclose(linkages.places(system, reached, bodies)["T"], near, atol=KNOWN)
+    angles = [reached.q[system.coordinate(name)][0] for name in ("A left", "E right")]
+    np.testing.assert_allclose(angles, [-2.2, -0.7], atol=KNOWN)
+    # Both halves of the leg stretched: 0.8 from pivots 0.1 beside the foot's line.
+    least = 1.2 - np.sqrt(0.8**2 - 0.1**2)
+    far = abs(linkages.places(system, stretched, bodies)["T"] - away)
+    assert least - KNOWN < far < 1.1 * least
+
+
+def test_what_does_not_close_is_named():
+    world = jj.SystemBuilder()
+    world.body("rod", mass=1.0, inertia=(0.1, 0.1, 0.1), pose=(0.3, 0.2, 0.1))
+    world.joint("left", jj.Ball(), child="rod", frame_C=(-0.5, 0.0, 0.0))
+    world.joint("right", jj.Ball(), child="rod", frame_C=(0.5, 0.0, 0.0), frame_D=(1.25, 0.0, 0.0))
+    with pytest.raises(jj.AssemblyError, match="joint 'left' is open.* by 0.125 m or rad") as told:
+        jj.assemble(*world.build(rough=True))
+    assert "joint 'right'" in str(told.value) and "Start from another guess" in str(told.value)
+    errors = told.value.closure.joint_error
+    assert not told.value.closure.closed
+    np.testing.assert_allclose(errors, 0.125, atol=1e-6)
+
+
+@pytest.mark.parametrize("angle", [0.3, 2.5])
+def test_a_slider_crank_stands_and_moves_by_its_formula(angle):
+    crank, rod, speed = 0.3, 0.8, 2.0
+    system, state = linkages.slider_crank(crank, rod)
+    state, closure = slider_crank_program()(state, angle, speed)
+    assert largest_error(closure) < CLOSED
+    root = np.sqrt(rod**2 - (crank * np.sin(angle)) ** 2)
+    at = system.coordinate("guide")
+    np.testing.assert_allclose(state.q[at], [crank * np.cos(angle) + root], atol=KNOWN)
+    rate = -crank * np.sin(angle) * (1 + crank * np.cos(angle) / root) * speed
+    np.testing.assert_allclose(jj.speeds(system, state)[at], [rate], atol=FITTING)
+
+
+@cache
+def slider_crank_program():
+    system, _ = linkages.slider_crank()
+    return compiled(
+        lambda state, angle, speed: jj.assemble(system, state, q={"O": angle}, qd={"O": speed})
+    )
+
+
+def test_a_bennett_linkage_closes_although_it_is_overconstrained():
+    (system, _), (α, β) = linkages.bennett_linkage()
+    guess = system.state(q={"0": 1.0, "1": 1.0, "2": -1.5}, rough=True)
+    state, closure = assembled(system, guess, {"0": 1.0})
+    assert largest_error(closure) < CLOSED
+    first, second, third = (state.q[system.coordinate(str(i))][0] for i in range(3))
+    product = np.tan(first / 2) * np.tan(second / 2)
+    assert min(abs(product - s * ratio(α, β)) for s in (1, -1)) < 1e-6
+    np.testing.assert_allclose(np.cos(first), np.cos(third), atol=1e-6)
+
+
+def ratio(α, β):
+    return np.sin((β + α) / 2) / np.sin((β - α) / 2)
+
+
+@pytest.mark.slow
+def test_a_cardan_shaft_turns_unevenly():
+    bend, angle, speed = 0.5, 0.8, 3.0
+    system, guess = linkages.cardan_shaft(bend)
+    guess = system.state(q={"in": 0.4, "out": 1.1}, rough=True)
+    program = compiled(lambda state: jj.assemble(system, state, q={"in": angle}, qd={"in": speed}))
+    state, closure = program(guess)
+    assert largest_error(closure) < CLOSED
+    q, qd = (x[system.coordinate("out")][0] for x in (state.q, jj.speeds(system, state)))
+    # The cross is at right angles to both shafts; the yoke of the first begins along z.
+    np.testing.assert_allclose(np.tan(q), np.tan(angle) / np.cos(bend), atol=KNOWN)
+    rate = np.cos(bend) / (1 - (np.sin(bend) * np.cos(angle)) ** 2)
+    np.testing.assert_allclose(qd, speed * rate, atol=FITTING)
+
+
+@pytest.mark.slow
+def test_a_stewart_platform_has_the_legs_of_its_pose():
+    system, state, base, top = linkages.stewart_platform()
+    pose = jj.Pose.from_rotation_vector(jnp.array([0.1, -0.2, 0.3]), jnp.array([0.05, 0.1, 1.1]))
+    program = compiled(
+        lambda state: jj.assemble(system, state, goals={"pose": jj.goals.Frame("platform", pose)})
+    )
+    state, closure = program(state)
+    assert closure.closed and closure.reached and largest_error(closure) < CLOSED
+    lengths = [state.q[system.coordinate(f"leg {i}")][0] for i in range(6)]
+    tips = np.array(pose.p) + top @ np.array(pose.R).T
+    np.testing.assert_allclose(lengths, np.linalg.norm(tips - base, axis=1), atol=KNOWN)
+
+
+def arm(**laws):
+    """Two links of 1 m about y, the elbow with limits."""
+    world = jj.SystemBuilder()
+    for name in ("upper", "lower"):
+        world.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1), com=(0.5, 0.0, 0.0))
+    world.joint("shoulder", jj.Hinge(linkages.NORMAL), child="upper")
+    frames = {"parent": "upper", "frame_D": (1.0, 0.0, 0.0)}
+    world.joint("elbow", jj.Hinge(linkages.NORMAL), child="lower", **frames, **laws)
+    return world.build(rough=True)
+
+
+@cache
+def reaching():
+    system, _ = arm(laws=jj.Limits(lower=0.1, upper=2.5))
+
+    def program(state, at):
+        tip = jj.goals.Point("lower", at, point=(1.0, 0.0, 0.0))
+        return jj.inverse_kinematics(system, state, {"tip": tip})
+
+    return compiled(program)
+
+
+def test_hundreds_of_seeds_reach_a_point_within_limits():
+    system, _ = arm(laws=jj.Limits(lower=0.1, upper=2.5))
+    rng = np.random.default_rng(0)
+    seeds = 256
+    start = {"shoulder": rng.uniform(-3, 3, seeds), "elbow": rng.uniform(0.1, 2.5, seeds)}
+    state = system.state(q=start, rough=True)
+    state, closure = reaching()(state, jnp.array([0.7, 0.0, 0.9]))
+    assert closure.closed.all()
+    assert closure.reached.mean() > 0.85
+    elbow = np.asarray(state.q[system.coordinate("elbow")][0])
+    far = np.hypot(0.7, 0.9)
+    # Of the two solutions the one with the elbow on the side that limits allow.
+    expected = np.arccos((far**2 - 2) / 2)
+    np.testing.assert_allclose(elbow[closure.reached], expected, atol=KNOWN)
+
+
+def test_limits_hold_where_a_point_is_beyond_them():
+    system, _ = arm(laws=jj.Limits(lower=0.1, upper=2.5))
+    # Nearer to the shoulder than an elbow of 2.5 rad lets it come.
+    state = system.state(q={"elbow": np.full(256, 1.0)})
+    state, closure = reaching()(state, jnp.array([0.3, 0.0, 0.0]))
+    assert closure.closed.all() and not closure.reached.any()
+    np.testing.assert_allclose(state.q[system.coordinate("elbow")], 2.5, atol=1e-2)
+    least = np.sqrt(2 + 2 * np.cos(2.5)) - 0.3
+    assert (closure.goal_error[0] > least - KNOWN).all()
+
+
+@pytest.mark.slow
+def test_environments_do_not_depend_on_each_other():
+    (_, state), _ = leg()
+    at = jnp.array([[0.1, 0.15, 0.1], [0.0] * 3, [-0.6, -0.5, -1.2]])
+    together, _ = leg_program()(jj.replicate(state, 3), at)
+    for i in range(3):
+        alone, _ = leg_program()(state, at[:, i])
+        np.testing.assert_allclose(together.position[..., i], alone.position, atol=CLOSED)
+
+
+@pytest.mark.slow
+def test_float32_closes_to_its_rounding():
+    system, state = four_bar()
+    bad = single(system.state(q={"A": 0.7, "B": 1.0, "D": 2.5}, rough=True))
+    state, closure = assembled(single(system), bad, {"A": jnp.float32(0.7)})
+    assert state.position.dtype == jnp.float32 and closure.closed
+    assert largest_error(closure) < 2e-6
+
+    def place(angle):
+        return jj.assemble(single(system), bad, q={"A": angle})[0].position[:, 1]
+
+    slope = compiled(jax.jacfwd(place))(jnp.float32(0.7))
+    ends = [place_of_coupler(0.7 + h) for h in (1e-3, -1e-3)]
+    np.testing.assert_allclose(slope[::2], (ends[0] - ends[1]) / 2e-3, atol=1e-3)
+
+
+def place_of_coupler(crank):
+    """(x, z) of the centre of the four-bar's coupler."""
+    _, coupler, _ = four_bar_angles(crank)
+    turned = [np.array([np.cos(a), np.sin(a)]) for a in (crank, coupler)]
+    return CRANK * turned[0] + 0.4 * turned[1]
+
+
+@cache
+def weighted():
+    system, _ = four_bar()
+    return compiled(lambda state, w, qd: jj.assemble(system, state, weights={"A": w}, qd={"D": qd}))
+
+
+@pytest.mark.slow
+def test_a_heavy_coordinate_stays():
+    system, _ = four_bar()
+    guess = system.state(q={"A": 0.7, "B": 1.0, "D": 2.5}, qd={"A": 1.0}, rough=True)
+    moved = []
+    for weight in (0.0, 10.0, 1e8):
+        state, closure = weighted()(guess, weight, 0.5)
+        assert closure.closed and jnp.max(closure.joint_error) < CLOSED
+        moved.append(abs(float(state.q[0]) - 0.7))
+    assert moved[0] > 0.1 > moved[1] > 1e-6 > moved[2]
+    angles = np.array(four_bar_angles(state.q[0]))
+    np.testing.assert_allclose(state.q[system.coordinate("D")], angles[2:], atol=KNOWN)
+
+
+@pytest.mark.parametrize("mode", [jax.jacrev, pytest.param(jax.jacfwd, marks=pytest.mark.slow)])
+def test_curves_of_a_coupler_have_the_slopes_of_differences(mode):
+    """By lengths of bars, through the implicit function theorem."""
+    system, _ = four_bar()
+    guess = system.state(q={"A": 0.7, "B": 1.0, "D": 2.5}, rough=True)
+
+    def tracer(lengths):
+        crank, coupler, rocker, angle = lengths
+        half = lambda x: (x / 2, 0.0 * x, 0.0 * x)  # noqa: E731
+        at = lambda x, sign: jnp.stack(half(sign * x))  # noqa: E731
+        changed = system.with_joint("A", frame_C=at(crank, -1))
+        changed = changed.with_joint("B", frame_C=at(coupler, -1), frame_D=at(crank, 1))
+        changed = changed.with_joint("C", frame_C=at(coupler, 1), frame_D=at(rocker, 1))
+        changed = changed.with_joint("D", frame_C=at(rocker, -1))
+        state, _ = jj.assemble(changed, guess, q={"A": angle}, qd={"A": 1.0})
+        return jnp.concatenate([state.position[:, 1], state.velocity[:, 1], state.q])
+
+    lengths = jnp.array([CRANK, 0.8, 0.6, 0.7])
+    values = compiled(jax.vmap(tracer))
+    expected = central(values, np.asarray(lengths), np.full(4, 1e-3))
+    slopes = np.asarray(compiled(mode(tracer))(lengths)).T
+    np.testing.assert_allclose(slopes, expected, rtol=1e-7, atol=1e-7)
+
+
+def test_bad_arguments_are_refused_by_name():
+    system, state = chain(2)
+    with refused("joint 'elbow'", "'0'"):
+        jj.assemble(system, state, q={"elbow": 1.0})
+    with refused("goal 'tip'", "no goal", "goals.Point"):
+        jj.assemble(system, state, goals={"tip": (0.0, 0.0, 1.0)})
+    with refused("goal 'tip'", "body 'hand' is no body", "'1'"):
+        jj.assemble(system, state, goals={"tip": jj.goals.Point("hand", (0.0, 0.0, 1.0))})
+    with refused("goal 'tip'", "at position", "(3,)"):
+        jj.assemble(system, state, goals={"tip": jj.goals.Point("1", (0.0, 1.0))})
+    with refused("joint '0'", "weights", ">= 0"):
+        jj.assemble(system, state, weights={"0": -1.0})
+    with refused("assemble", "iterations 0"):
+        jj.assemble(system, state, iterations=0)
