@@ -221,6 +221,7 @@ def _constraint_rows(
         laws=(),
         structural=np.ones(rows.hard, bool),
         rigid=group.rigid,
+        soft=group.springs is not None,
         enabled=enabled,
     )
 

@@ -139,7 +139,7 @@ def coordinate_accelerations(mechanism: Mechanism, state: State, rate: State) ->
 
     def speeds(state):
         joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
-        groups = zip(mechanism.system.groups, joints, strict=True)
+        groups = zip(mechanism.system.groups, joints, strict=False)
         parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
         return gather_coordinates(mechanism, parts, state)
 
@@ -148,7 +148,11 @@ def coordinate_accelerations(mechanism: Mechanism, state: State, rate: State) ->
 
 def check_rigid(call: str, system: System) -> None:
     """ValueError for rows softened by CFM, whose force depends on the time step."""
-    for name, group in elements(system):
+    constraints = (
+        (f"constraint {system.topology.constraints[group.members[0]]!r}", group)
+        for group in system.constraints
+    )
+    for name, group in (*elements(system), *constraints):
         if not group.rigid and group.springs is None:
             raise ValueError(
                 f"{call}: {name} is softened by cfm, a spring that depends on the time step; give "

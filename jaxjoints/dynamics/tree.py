@@ -107,7 +107,7 @@ def world_twists(mechanism: Mechanism, tree: SpanningTree, state: State, speeds:
 def tree_speeds(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
     """ν of the velocities of a state, shape (speeds, *batch)."""
     twist, joints = with_world(body_twists(state)), joint_kinematics(mechanism, state)
-    groups = zip(mechanism.system.groups, joints, strict=True)
+    groups = zip(mechanism.system.groups, joints, strict=False)
     parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
     q = gather_coordinates(mechanism, parts, state)[np.array(tree.coordinates, int)]
     roots = [_at_frame(mechanism, root, twist[:, root]) for root in tree.roots]
@@ -181,8 +181,10 @@ def _rows(
     system, batch = mechanism.system, state.time.shape
     flat = jnp.zeros((system.coordinates, *batch), speeds.dtype)
     flat = flat.at[np.array(tree.coordinates, int)].set(speeds[: len(tree.coordinates)])
-    sides, rates, order = ([], []), [], []
-    for group, joint in zip(system.groups, joints, strict=True):
+    # Without any joint there are arrays of none to concatenate.
+    none = jnp.zeros((6, 6, 0, *batch), speeds.dtype)
+    sides, rates, order = ([none], [none]), [none[:, 0]], []
+    for group, joint in zip(system.groups, joints, strict=False):
         for side, H in zip(sides, wrenches_on_bodies(group, joint, range(6)), strict=True):
             side.append(jnp.broadcast_to(H, (*H.shape[:3], *batch)))
         k = group.coupling.dof
