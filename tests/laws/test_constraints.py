@@ -322,3 +322,18 @@ def test_bad_constraints_are_refused_by_name():
     world.constraint("pin", Pivot(PIVOT), bodies="bob")
     with pytest.warns(UserWarning, match="constraint 'pin': its error is 0.2 at the start"):
         world.build()
+
+
+def test_a_constraint_accelerates_a_body_as_the_joint_does():
+    found = []
+    for custom in (True, False):
+        system, state = pendulum(custom)
+        state = jj.project(system, state, iterations=4, velocities=True)
+        found.append(jj.dynamics.accelerations(system, state))
+    np.testing.assert_allclose(found[0].linear, found[1].linear, atol=1e-9)
+    np.testing.assert_allclose(found[0].angular, found[1].angular, atol=1e-9)
+    # A body that no joint holds has six speeds.
+    assert jj.dynamics.mass_matrix(system, state).shape == (3, 3)
+    system, state = pendulum(True)
+    assert jj.dynamics.mass_matrix(system, state).shape == (6, 6)
+    assert jj.dynamics.constraint_jacobian(system, state).shape == (3, 6)
