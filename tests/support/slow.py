@@ -18,12 +18,9 @@ ARTISYNTH = (
     "function driven 1",
 )
 # The recordings of ODE that make the smallest system.
-ODE = ("amotor_user/two/B", "lmotor/two/B", "plane2d/world/B", "dball/two/B")
+ODE = ("lmotor/two/B", "plane2d/world/B")
 LOWER_PAIRS = ("ball/two/B", "hinge/two/B", "slider/two/B", "fixed/two/B")
-FUNCTIONS = (
-    *("quat_integrate", "so3_exp", "so3_log", "compose", "exp", "log"),
-    *("retract", "transform_wrench", "twist_of"),
-)
+FUNCTIONS = ("so3_exp", "so3_log", "compose", "log", "transform_wrench")
 GRAPHS = ("chain", "ring")
 # Couplings written in all ways, whose derivations are not the longest programs.
 WRENCHES = (
@@ -47,6 +44,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_cholesky_inverse_whitens": ("1-trailing0-float32", "6-trailing5-float64"),
     },
     "algebra/test_spatial.py": {
+        "test_float32_derivatives_agree_with_float64": ("float64",),
         "test_batch_equals_loop_and_vmap": FUNCTIONS,
         "test_functions_keep_dtype_and_trailing_axes": tuple(
             f"shape2-float32-{name}" for name in FUNCTIONS
@@ -61,6 +59,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_batch_of_starts_equals_loop": ("Universal",),
     },
     "assembly/test_problem.py": {
+        "test_rows_that_aim_again_are_those_of_a_problem_of_their_own": (),
         "test_motion_does_not_depend_on_the_order_in_which_joints_are_declared": ("order1",),
     },
     "laws/test_laws.py": {
@@ -70,6 +69,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_spring_follows_its_analytic_oscillation_to_first_order": (),
     },
     "couplings/test_couplings.py": {
+        "test_rows_are_well_conditioned": WRENCHES,
         "test_wrenches_annihilate_free_motion_and_read_its_speed": WRENCHES,
         "test_unwrapping_of_no_rotation_takes_the_axis_of_its_neighbour": (),
         "test_angles_wind_over_many_turns": ("hinge", "screw", "hinge errors"),
@@ -107,6 +107,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_the_librarys_errors_differ_from_odes_to_the_stated_order": (),
     },
     "couplings/test_paths.py": {
+        "test_a_chain_takes_laws_on_every_coordinate": (),
         "test_a_bead_slides_down_a_helix_through_many_rounds": (),
         "test_shafts_of_a_constant_velocity_joint_turn_alike_at_forty_degrees": (),
         "test_the_ratio_of_shaft_speeds_is_one_or_that_of_a_universal_joint": (),
@@ -162,6 +163,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_batch_in_single_precision_is_near_its_environments": (),
     },
     "dynamics/test_linear.py": {
+        "test_the_model_of_a_damped_pendulum_is_that_of_its_equation": (),
         "test_the_model_of_a_step_is_the_derivative_of_the_step": (),
         "test_the_model_of_a_loop_is_the_derivative_of_its_crank": (),
         "test_a_pendulum_rests_where_a_torque_holds_it_and_moves_with_the_torque": (),
@@ -191,6 +193,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_mimic_starts_and_stays_where_it_mimics": (),
     },
     "laws/test_contact.py": {
+        "test_a_box_sticks_and_slips_on_either_side_of_its_friction": (),
         "test_a_ball_rolls_down_a_slope": (),
         "test_forces_of_all_contacts_sum_to_the_weight": (),
         "test_info_gives_the_wrenches_of_all_contacts_on_a_body": (),
@@ -271,7 +274,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "schemes/test_restart.py": {
         "test_a_projection_takes_velocities_along": (),
-        "test_restarted_motion_converges_like_the_motion_itself": ("Euler-loop",),
+        "test_restarted_motion_converges_like_the_motion_itself": (),
     },
     "schemes/test_dynamics.py": {
         "test_disconnected_mechanisms_do_not_feel_each_other": (),
@@ -299,9 +302,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_gradient_of_a_rollout_is_that_of_its_steps": (),
         "test_a_gradient_iterates_no_more_than_its_rollout": (),
         "test_gradients_agree_with_jax_check": (),
-        "test_an_entry_of_inertia_that_moves_alone_moves_all_schemes_as_its_derivative_says": (
-            "SemiImplicitEuler",
-        ),
+        "test_an_entry_of_inertia_that_moves_alone_moves_all_schemes_as_its_derivative_says": (),
         "test_second_derivatives_match_differences_of_the_first": (),
     },
     "schemes/test_ode_joints.py": {
@@ -327,6 +328,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_gradient_of_rattle_through_a_loop": (),
     },
     "schemes/test_switches.py": {
+        "test_an_engaged_lock_holds_its_value": (),
         "test_a_joint_that_is_off_does_nothing_to_its_bodies": ("Euler",),
         "test_a_transmission_can_be_switched": (),
         "test_what_is_on_and_not_locked_is_as_what_cannot_be_switched": (),
@@ -346,6 +348,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_tiles_change_nothing": ("3",),
     },
     "simulate/test_readout.py": {
+        "test_limits_push_apart_from_the_springs": (),
         "test_limits_carry_what_presses_against_them": ("Rattle",),
         "test_energy_of_a_springy_pendulum_is_conserved_to_first_order": (),
         "test_readings_of_a_batch_are_those_of_each_environment": (),
@@ -356,6 +359,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_rollout_goes_on_after_a_pause_as_if_there_were_none": ("Euler",),
     },
     "simulate/test_simulate.py": {
+        "test_rollout_equals_repeated_step": (),
         "test_substeps_hold_the_control": ("4",),
         "test_controller_parameters_have_gradients": (),
         "test_projection_returns_to_violated_hard_stops_alone": ("hard",),
@@ -401,6 +405,11 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_batch_of_gradients_is_the_gradient_of_a_batch": (),
         "test_both_derivatives_are_the_same_where_the_iteration_has_ended": (),
     },
+    "tools/test_closure.py": {
+        "test_curves_of_a_coupler_have_the_slopes_of_differences": (),
+        "test_a_bennett_linkage_closes_although_it_is_overconstrained": (),
+        "test_hundreds_of_seeds_reach_a_point_within_limits": (),
+    },
     "tools/test_identify.py": {
         "test_velocities_from_poses_are_those_that_moved_the_bodies": ("exponential",),
         "test_the_truth_leaves_no_residuals": ("0.3",),
@@ -433,6 +442,9 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "tools/test_rigidbodydynamics.py": {
         "test_everything_is_as_its_interface_says": ("Planar", "Revolute", "SPQuatFloating"),
+    },
+    "viewing/test_plots.py": {
+        "test_coordinates_have_their_limits_shaded_and_marks_where_these_act": (),
     },
     "viewing/test_live.py": dict.fromkeys(
         (
