@@ -42,7 +42,14 @@ from .laws.engagement import Engagement
 from .laws.friction import CoulombFriction, DryFriction
 from .laws.law import CoordinateState, Law
 from .laws.limits import LimitForce, Limits, Lock
-from .laws.softness import Bushing, Compliance, Softness, softness_spring, spring_softness
+from .laws.softness import (
+    Baumgarte,
+    Bushing,
+    Compliance,
+    Softness,
+    softness_spring,
+    spring_softness,
+)
 from .laws.springs import Damping, SpringDamper
 from .model.external import wrench_at
 from .model.measures import body_poses, coordinates, energy, joint_errors, momentum
@@ -94,6 +101,7 @@ __all__ = [
     "Softness",
     "Compliance",
     "Bushing",
+    "Baumgarte",
     # couplings
     "Hinge",
     "Ball",

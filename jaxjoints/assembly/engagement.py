@@ -14,7 +14,7 @@ from ..model.kinematics import (
     body_twists,
     coordinate_indices,
     coordinate_speeds,
-    joint_kinematics,
+    system_kinematics,
     transmission_rows,
     with_world,
 )
@@ -73,15 +73,15 @@ def _motions(
     mechanism: Mechanism, state: State
 ) -> Iterator[tuple[Group, np.ndarray, Array, Array]]:
     """Each group with an engagement, the places of its coordinates, their values and speeds."""
-    system, joints = mechanism.system, joint_kinematics(mechanism, state)
+    system, kinematics = mechanism.system, system_kinematics(mechanism, state)
     twist = with_world(body_twists(state))
-    for group, joint in zip(system.groups, joints, strict=False):
+    for group, joint in zip(system.groups, kinematics.joints, strict=True):
         if _engages(group):
             qd = coordinate_speeds(group, joint, twist)
             yield group, coordinate_indices(group), joint.rows.q, qd
     for group in system.transmissions:
         if _engages(group):
-            value, H = transmission_rows(mechanism, group, joints)
+            value, H = transmission_rows(mechanism, group, kinematics)
             bodies = [np.array(side) for side in zip(*group.bodies, strict=True)]
             sides = zip(H, bodies, strict=True)
             qd = sum(multiply_transposed(side, twist[:, body]) for side, body in sides)

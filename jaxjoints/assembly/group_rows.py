@@ -16,6 +16,7 @@ from ..model.groups import ConstraintGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     ConstraintKinematics,
     JointKinematics,
+    Kinematics,
     Mechanism,
     coordinate_indices,
     coordinate_speeds,
@@ -78,7 +79,7 @@ class GroupRows:
 
 
 def group_rows(
-    mechanism: Mechanism, joints: tuple[JointKinematics, ...], interval: Interval
+    mechanism: Mechanism, kinematics: Kinematics, interval: Interval
 ) -> list[GroupRows | None]:
     """The rows of all groups of joints, of transmissions, then of constraints; None for a group
     without rows.
@@ -86,23 +87,19 @@ def group_rows(
     A system without any has one more group, of a row that does not exist.
     """
     system = mechanism.system
-    layouts = layout(system).groups
-    count = len(system.groups)
+    joints, transmissions, constraints = system.by_kind(layout(system).groups)
     of_joints = [
         _joint_rows(group, rows, joint, interval) if rows.wrenches else None
-        for group, rows, joint in zip(system.groups, layouts[:count], joints, strict=False)
+        for group, rows, joint in zip(system.groups, joints, kinematics.joints, strict=True)
     ]
     of_transmissions = [
-        _transmission_rows(mechanism, group, rows, joints, interval)
-        for group, rows in zip(system.transmissions, layouts[count:], strict=False)
+        _transmission_rows(mechanism, group, rows, kinematics, interval)
+        for group, rows in zip(system.transmissions, transmissions, strict=True)
     ]
     of_constraints = [
         _constraint_rows(group, rows, constraint, interval)
         for group, rows, constraint in zip(
-            system.constraints,
-            layouts[count + len(of_transmissions) :],
-            joints[count:],
-            strict=True,
+            system.constraints, constraints, kinematics.constraints, strict=True
         )
     ]
     groups = of_joints + of_transmissions + of_constraints
@@ -151,7 +148,7 @@ def _joint_rows(
         laws=laws,
         structural=np.arange(rows.hard) < rows.bilateral,
         rigid=group.rigid,
-        soft=group.springs is not None,
+        soft=_softens(group),
         enabled=enabled,
     )
 
@@ -160,10 +157,10 @@ def _transmission_rows(
     mechanism: Mechanism,
     group: TransmissionGroup,
     rows: GroupLayout,
-    joints: tuple[JointKinematics, ...],
+    kinematics: Kinematics,
     interval: Interval,
 ) -> GroupRows:
-    value, H = transmission_rows(mechanism, group, joints)
+    value, H = transmission_rows(mechanism, group, kinematics)
     bodies = tuple(np.array(side) for side in zip(*group.bodies, strict=True))
     soft, enabled = _softness(group, interval.dt), _enabled(group)
     qd = None
@@ -194,7 +191,7 @@ def _transmission_rows(
         laws=laws,
         structural=np.isin(rows.held, group.held),
         rigid=group.rigid,
-        soft=group.springs is not None,
+        soft=_softens(group),
         enabled=enabled,
     )
 
@@ -221,7 +218,7 @@ def _constraint_rows(
         laws=(),
         structural=np.ones(rows.hard, bool),
         rigid=group.rigid,
-        soft=group.springs is not None,
+        soft=_softens(group),
         enabled=enabled,
     )
 
@@ -302,7 +299,12 @@ def _needs_speeds(group: JointGroup | TransmissionGroup) -> bool:
 def _softness(group: JointGroup | TransmissionGroup | ConstraintGroup, dt: Array) -> Softness:
     """ERP and CFM of a group's bilateral rows over a step."""
     declared = Softness(group.erp, group.cfm)
-    return declared if group.springs is None else group.springs.over(dt, declared)
+    return declared if group.softness is None else group.softness.over(dt, declared)
+
+
+def _softens(group: JointGroup | TransmissionGroup | ConstraintGroup) -> bool:
+    """Whether springs stand in place of a group's bilateral rows."""
+    return group.softness is not None and group.softness.softens
 
 
 def _enabled(group: JointGroup | TransmissionGroup | ConstraintGroup) -> Array | None:

@@ -11,6 +11,7 @@ from ..laws.limits import Limits
 from ..model.groups import JointGroup
 from ..model.kinematics import (
     JointKinematics,
+    Kinematics,
     Mechanism,
     coordinate_indices,
     coordinate_wrenches,
@@ -67,7 +68,7 @@ def no_warm_start(system: System, batch: tuple[int, ...], dtype: jnp.dtype) -> W
 
 def joint_impulses(
     mechanism: Mechanism,
-    joints: tuple[JointKinematics, ...],
+    kinematics: Kinematics,
     problem: RowProblem,
     solution: RowSolution,
     state: State,
@@ -82,7 +83,9 @@ def joint_impulses(
     wrench = jnp.zeros((6, len(system.topology.joints), *batch), impulse.dtype)
     law, limit = [], []
     node = row = 0
-    for g, (group, rows, joint) in enumerate(zip(system.groups, plan.groups, joints, strict=False)):
+    joints, transmissions, _ = system.by_kind(plan.groups)
+    parts = zip(system.groups, joints, kinematics.joints, strict=True)
+    for g, (group, rows, joint) in enumerate(parts):
         n, k = len(group.joints), group.coupling.dof
         along = by_limits = jnp.zeros((k, n, *batch), impulse.dtype)
         if rows.wrenches:
@@ -98,8 +101,7 @@ def joint_impulses(
         law.append(along)
         limit.append(by_limits)
     values = jnp.zeros((system.values, *batch), impulse.dtype)
-    more = plan.groups[len(system.groups) :]
-    for group, rows in zip(system.transmissions, more, strict=False):
+    for group, rows in zip(system.transmissions, transmissions, strict=True):
         n = len(group.members)
         for value in rows.held + rows.coordinates:
             Λ = impulse[rows.place(value), node : node + n]
@@ -116,7 +118,7 @@ def joint_impulses(
 
 
 def effort_impulse(
-    mechanism: Mechanism, joints: tuple[JointKinematics, ...], effort: Array | None, dt: Array
+    mechanism: Mechanism, kinematics: Kinematics, effort: Array | None, dt: Array
 ) -> Array:
     """Change of twists (6, bodies + 1, *batch) by efforts (coordinates, *batch) over dt [s]; None
     for no effort.
@@ -125,10 +127,10 @@ def effort_impulse(
     if effort is None:
         return jnp.zeros((6, *mass.shape), mass.dtype)
     # The kinematics have all batch axes, efforts and system only where they are not shared.
-    of_groups = joints[: len(mechanism.system.groups)]
-    batch = jnp.broadcast_shapes(effort.shape[1:], *(joint.T_CD.p.shape[2:] for joint in of_groups))
+    batches = (joint.T_CD.p.shape[2:] for joint in kinematics.joints)
+    batch = jnp.broadcast_shapes(effort.shape[1:], *batches)
     total = jnp.zeros((6, mass.shape[0], *batch), effort.dtype)
-    for group, joint in zip(mechanism.system.groups, joints, strict=False):
+    for group, joint in zip(mechanism.system.groups, kinematics.joints, strict=True):
         if group.coupling.dof == 0:
             continue
         impulse = dt * effort[coordinate_indices(group)]

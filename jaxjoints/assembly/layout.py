@@ -72,7 +72,7 @@ class Slot:
 class Layout:
     """The static layout of all rows of a system.
 
-    groups: of the joint groups, then of those of transmissions, then of those of constraints
+    groups: of each of `System.all_groups`
     orders: order of the joints or transmissions of each in a `Mechanism`, by elimination
     permutations: for each side of nodes, from the groups' nodes one after another to elimination
         order, None if the same
@@ -123,7 +123,7 @@ def layout(system: System) -> Layout:
         )
         for group in system.constraints
     )
-    groups = system.groups + system.transmissions + system.constraints
+    groups = system.all_groups
     rigid = all(g.rigid and all(law.kind is Linear for law in g.laws) for g in groups)
     engages = any(law.engagement is not None for g in groups for law in g.laws)
     return _layout(joints + transmissions + constraints, system.topology.moving, rigid, engages)

@@ -13,7 +13,7 @@ from ..algebra.compiler import materialize
 from ..algebra.dense import multiply_transposed
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import matmul
-from ..model.kinematics import JointKinematics, Mechanism
+from ..model.kinematics import Kinematics, Mechanism
 from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import RowProblem, coordinate_rows, diagonal
 from .group_rows import GroupRows, Interval, group_rows
@@ -50,7 +50,7 @@ class Aims:
 
 def row_problem(
     mechanism: Mechanism,
-    joints: tuple[JointKinematics, ...],
+    kinematics: Kinematics,
     interval: Interval,
     target: Step,
     velocity: Array | None = None,
@@ -60,7 +60,7 @@ def row_problem(
     velocity: twists (6, bodies + 1, *batch) in body axes without the impulses of this problem, None
         for bodies at rest
     """
-    plan, groups = layout(mechanism.system), group_rows(mechanism, joints, interval)
+    plan, groups = layout(mechanism.system), group_rows(mechanism, kinematics, interval)
     wrenches = _wrenches(mechanism, plan, groups)
     aims = _aims(mechanism, plan, groups, target, velocity)
     # Stored: otherwise XLA computes the rows again inside everything that reads them.
@@ -71,13 +71,13 @@ def row_problem(
 
 def aimed_again(
     mechanism: Mechanism,
-    joints: tuple[JointKinematics, ...],
+    kinematics: Kinematics,
     interval: Interval,
     target: Step,
     problem: RowProblem,
 ) -> RowProblem:
     """A problem nearby with its wrenches, whose rows aim at what `joints` and `target` say."""
-    plan, groups = layout(mechanism.system), group_rows(mechanism, joints, interval)
+    plan, groups = layout(mechanism.system), group_rows(mechanism, kinematics, interval)
     aims = materialize(_aims(mechanism, plan, groups, target, None))
     fields = {name: x for name, x in vars(aims).items() if name != "latches"}
     return _latched(replace(problem, **fields), aims.latches, target)
@@ -85,17 +85,17 @@ def aimed_again(
 
 def row_rates(
     mechanism: Mechanism,
-    joints: tuple[JointKinematics, ...],
+    kinematics: Kinematics,
     interval: Interval,
     target: Step,
     velocity: Array,
 ) -> Array:
     """`RowProblem.rate` alone, of the problem that `row_problem` would make."""
-    plan, groups = layout(mechanism.system), group_rows(mechanism, joints, interval)
+    plan, groups = layout(mechanism.system), group_rows(mechanism, kinematics, interval)
     return materialize(_aims(mechanism, plan, groups, target, velocity).rate)
 
 
-def row_values(mechanism: Mechanism, joints: tuple[JointKinematics, ...]) -> Array:
+def row_values(mechanism: Mechanism, kinematics: Kinematics) -> Array:
     """φ of the bilateral rows (0 for rows without an error), then the coordinates of the others;
     all 0 of what is not enabled, shape (rows, nodes, *batch).
     """
@@ -109,7 +109,7 @@ def row_values(mechanism: Mechanism, joints: tuple[JointKinematics, ...]) -> Arr
         rows = _padded(plan, _rows(parts), 0)
         return rows if group.enabled is None else rows * group.enabled[None]
 
-    groups = group_rows(mechanism, joints, interval)
+    groups = group_rows(mechanism, kinematics, interval)
     whole = _joined(mechanism, *(values(group) for group in groups if group is not None))
     return materialize(_in_order(mechanism, plan, whole))
 

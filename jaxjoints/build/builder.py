@@ -15,7 +15,7 @@ from ..couplings.nonholonomic import extra_rows
 from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
-from ..laws.softness import Bushing, Compliance, Softness
+from ..laws.softness import Baumgarte, Bushing, Compliance, Softness
 from ..laws.transmissions import Transmission
 from ..model.groups import Topology
 from ..model.state import State
@@ -64,8 +64,8 @@ class SystemBuilder:
     gravity: acceleration in the world [m/s²], shape (3,)
     erp, cfm: softness of the bilateral rows of joints that state none, as in `Softness`; hard
         limits that state no erp take this one
-    softness: of these bilateral rows, in place of erp and cfm: also a `Compliance` or a `Bushing`,
-        which are in physical units
+    softness: of these bilateral rows, in place of erp and cfm: also a `Compliance`, a `Bushing` or
+        a `Baumgarte`, which are in physical units
     strict: refuse a coupling of low rank at rest, and a coupling whose functions use arrays that
         are no fields of it; without `strict` the builder warns of both
 
@@ -84,7 +84,7 @@ class SystemBuilder:
         gravity: Any = (0.0, 0.0, -9.81),
         erp: float = 0.2,
         cfm: float = 0.0,
-        softness: Softness | Compliance | Bushing | None = None,
+        softness: Softness | Compliance | Bushing | Baumgarte | None = None,
         strict: bool = False,
     ):
         self._gravity = read_numbers("system", "gravity", gravity, (3,))
@@ -175,7 +175,7 @@ class SystemBuilder:
         frame_D: Any = None,
         frame_W: Any = None,
         laws: Law | Iterable[Law] = (),
-        softness: Softness | Compliance | Bushing | None = None,
+        softness: Softness | Compliance | Bushing | Baumgarte | None = None,
         attachment: str | tuple[float, float] = "C",
         enabled: bool | None = None,
         max_effort: Any = None,
@@ -221,10 +221,10 @@ class SystemBuilder:
         dof = coupling.dof
         laws, law_notes = read_laws(owner, laws, dof=dof, erp=self._erp, allow_active=allow_active)
         rows = self._row_softness(owner, softness, 6 - dof + extra_rows(coupling))
-        if isinstance(rows.springs, Compliance):
+        if isinstance(rows.softness, Compliance):
             inertias = self._inertias((child, frame_C), (parent, frame_D))
-            springs = with_critical_damping(owner, rows.springs, coupling, inertias)
-            rows = replace(rows, springs=springs)
+            damped = with_critical_damping(owner, rows.softness, coupling, inertias)
+            rows = replace(rows, softness=damped)
         joint = JointSpec(
             coupling=coupling,
             child=child,
@@ -252,7 +252,7 @@ class SystemBuilder:
         *,
         joints: str | Sequence[str],
         laws: Law | Iterable[Law] = (),
-        softness: Softness | Compliance | Bushing | None = None,
+        softness: Softness | Compliance | Bushing | Baumgarte | None = None,
         enabled: bool | None = None,
         allow_active: bool = False,
     ) -> str:
@@ -278,7 +278,7 @@ class SystemBuilder:
             owner, laws, dof=transmission.rows, erp=self._erp, allow_active=allow_active
         )
         rows = self._row_softness(owner, softness, transmission.rows)
-        if isinstance(rows.springs, Compliance) and rows.springs.damping is None:
+        if isinstance(rows.softness, Compliance) and rows.softness.damping is None:
             raise ValueError(
                 f"{owner}: damping of a Compliance must be given; the inertia that a transmission "
                 "moves depends on where its joints are"
@@ -295,7 +295,7 @@ class SystemBuilder:
         constraint: Constraint,
         *,
         bodies: str | Sequence[str],
-        softness: Softness | Compliance | Bushing | None = None,
+        softness: Softness | Compliance | Bushing | Baumgarte | None = None,
         enabled: bool | None = None,
     ) -> str:
         """Hold functions of the motion of bodies at 0; returns its name.
@@ -315,7 +315,7 @@ class SystemBuilder:
             raise ValueError(f"{owner}: none of {list(bodies)} can be moved; name one that can")
         constraint = read_constraint(owner, constraint, len(bodies))
         rows = self._row_softness(owner, softness, constraint.rows)
-        if isinstance(rows.springs, Compliance) and rows.springs.damping is None:
+        if isinstance(rows.softness, Compliance) and rows.softness.damping is None:
             raise ValueError(
                 f"{owner}: damping of a Compliance must be given; the inertia that a constraint "
                 "moves depends on where its bodies are"
@@ -397,7 +397,7 @@ class SystemBuilder:
         return system, state
 
     def _row_softness(
-        self, owner: str, softness: Softness | Compliance | Bushing | None, rows: int
+        self, owner: str, softness: Softness | Compliance | Bushing | Baumgarte | None, rows: int
     ) -> RowSoftness:
         """The softness of bilateral rows, the builder's by default, with numbers for each row."""
         softness = read_softness(owner, self._softness if softness is None else softness, rows)

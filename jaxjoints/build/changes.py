@@ -17,9 +17,9 @@ from ..model.system import System, located
 from .checks.values import read_pose
 
 # What each element has beside the fields of its record, and what stands for several of these.
-OF_ROWS = ("laws", "erp", "cfm", "springs", "enabled")
+OF_ROWS = ("laws", "erp", "cfm", "softness", "enabled")
 OF_JOINT = ("coupling", "frame_C", "frame_D", *OF_ROWS, "max_effort")
-OF_CONSTRAINT = ("constraint", "erp", "cfm", "springs", "enabled")
+OF_CONSTRAINT = ("constraint", "erp", "cfm", "softness", "enabled")
 OF_TRANSMISSION = ("transmission", *OF_ROWS)
 
 
@@ -31,7 +31,7 @@ def with_joint(self: System, name: str, **changes: Any) -> System:
     - `frame_C`, `frame_D`, in one of the forms of `SystemBuilder.joint`
     - a law by its type, such as `limits=Limits(-1.0, 1.0)` or `spring_damper=…`, where the joint
       has one of this type; or `laws`, all of them in their order
-    - `erp`, `cfm`, `springs`, `max_effort`; `enabled`, where the joint was built with it
+    - `erp`, `cfm`, `softness`, `max_effort`; `enabled`, where the joint was built with it
 
     A field that is None in a new record keeps the value that it had.
 
@@ -55,7 +55,7 @@ def with_transmission(self: System, name: str, **changes: Any) -> System:
     """The system with some numbers of a transmission changed, as in `with_joint`.
 
     changes: fields of the transmission's record; `transmission`, `laws`, laws by their type, `erp`,
-        `cfm`, `springs` and `enabled`
+        `cfm`, `softness` and `enabled`
     """
     place = located(self.transmissions, "transmission", self.topology.transmissions, name)
     return _changed(self, "transmissions", place, name, changes, "transmission", OF_TRANSMISSION)
@@ -74,7 +74,7 @@ def with_field(self: System, name: str, field: Field | None = None, **changes: A
 def with_constraint(self: System, name: str, **changes: Any) -> System:
     """The system with some numbers of a constraint changed, as in `with_joint`.
 
-    changes: fields of the constraint's record; `constraint`, `erp`, `cfm`, `springs`, `enabled`
+    changes: fields of the constraint's record; `constraint`, `erp`, `cfm`, `softness`, `enabled`
     """
     place = located(self.constraints, "constraint", self.topology.constraints, name)
     return _changed(self, "constraints", place, name, changes, "constraint", OF_CONSTRAINT)

@@ -13,7 +13,7 @@ from ..couplings.coupling import Coupling
 from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
-from ..laws.softness import Bushing, Compliance
+from ..laws.softness import Baumgarte, Bushing, Compliance
 from ..laws.transmissions import Transmission
 from .checks.values import is_traced
 
@@ -47,16 +47,18 @@ class RowSoftness:
 
     erp: np.ndarray
     cfm: np.ndarray
-    springs: Compliance | Bushing | None = None
+    softness: Compliance | Bushing | Baumgarte | None = None
 
     @property
     def is_rigid(self) -> bool:
         """Whether all rows are rigid, so that position projection corrects their errors; rows whose
         softness is traced are not.
         """
-        if isinstance(self.springs, Compliance):
-            return not is_traced(self.springs) and not self.springs.compliance.any()
-        return self.springs is None and not is_traced(self.cfm) and not self.cfm.any()
+        if isinstance(self.softness, Compliance):
+            return not is_traced(self.softness) and not self.softness.compliance.any()
+        if self.softness is not None:
+            return not self.softness.softens
+        return not is_traced(self.cfm) and not self.cfm.any()
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ..laws.limits import Limits, Lock
 from ..model.kinematics import (
     body_twists,
     coordinate_indices,
-    joint_kinematics,
+    system_kinematics,
     transmission_rows,
     with_unit_quaternions,
     with_world,
@@ -402,11 +402,11 @@ def _transmission_gaps(system: System, state: State) -> dict[int, tuple[Array, A
     """Largest error of each transmission that keeps values at 0, and largest rate of an error."""
     mechanism = mechanism_of(system, state.time.ndim)
     state = with_unit_quaternions(state)
-    joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
+    kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
     gaps = {}
     for group in mechanism.system.transmissions:
         if group.held:
-            value, H = transmission_rows(mechanism, group, joints)
+            value, H = transmission_rows(mechanism, group, kinematics)
             bodies = zip(*group.bodies, strict=True)
             rate = sum(
                 multiply_transposed(side, twist[:, np.array(at)])

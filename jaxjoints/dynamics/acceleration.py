@@ -14,7 +14,7 @@ from ..model.kinematics import (
     body_twists,
     coordinate_speeds,
     gather_coordinates,
-    joint_kinematics,
+    system_kinematics,
     with_unit_quaternions,
     with_world,
 )
@@ -138,8 +138,8 @@ def coordinate_accelerations(mechanism: Mechanism, state: State, rate: State) ->
     """q̈ of all coordinates of a state that changes at a rate, (coordinates, *batch)."""
 
     def speeds(state):
-        joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
-        groups = zip(mechanism.system.groups, joints, strict=False)
+        kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
+        groups = zip(mechanism.system.groups, kinematics.joints, strict=True)
         parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
         return gather_coordinates(mechanism, parts, state)
 
@@ -153,7 +153,7 @@ def check_rigid(call: str, system: System) -> None:
         for group in system.constraints
     )
     for name, group in (*elements(system), *constraints):
-        if not group.rigid and group.springs is None:
+        if not group.rigid and group.softness is None:
             raise ValueError(
                 f"{call}: {name} is softened by cfm, a spring that depends on the time step; give "
                 "it a Compliance or a Bushing as softness, or build it rigid"
@@ -194,9 +194,9 @@ def at_instant(
     solver: Solver = NEWTON,
 ) -> Accelerations:
     """`accelerations` of what `ready` returns."""
-    rate, joints, problem, solution = rate_of_change(mechanism, state, control, solver, touch)
+    rate, kinematics, problem, solution = rate_of_change(mechanism, state, control, solver, touch)
     one = jnp.ones((), state.time.dtype)
-    info = step_info(mechanism, joints, problem, solution, state, one)
+    info = step_info(mechanism, kinematics, problem, solution, state, one)
     qdd = coordinate_accelerations(mechanism, state, rate)
     return Accelerations(qdd, rate.velocity, rate.omega, info)
 
@@ -206,6 +206,6 @@ def _impact(
     system: System, state: State, control: Control, touch: Touch, solver: Solver
 ) -> tuple[State, Info]:
     mechanism, state, control = ready(system, state, control)
-    new, joints, problem, solution = impact_of(mechanism, state, control, solver, touch)
+    new, kinematics, problem, solution = impact_of(mechanism, state, control, solver, touch)
     one = jnp.ones((), state.time.dtype)
-    return new, step_info(mechanism, joints, problem, solution, new, one)
+    return new, step_info(mechanism, kinematics, problem, solution, new, one)

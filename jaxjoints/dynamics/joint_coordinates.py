@@ -19,8 +19,8 @@ from ..model.kinematics import (
     Mechanism,
     body_twists,
     coordinate_indices,
-    joint_kinematics,
     moving_bodies,
+    system_kinematics,
     with_world,
 )
 from ..model.state import Control, State
@@ -177,8 +177,8 @@ def constraints(mechanism: Mechanism, tree: SpanningTree, state: State) -> tuple
     """K and k of K ν = k, (rows, speeds, *batch) and (rows, *batch)."""
     h = jnp.asarray(INSTANT, state.time.dtype)
     interval = Interval(h, Control(), h, with_world(body_twists(state)), state.engagement)
-    target, joints = Instant(jnp.zeros_like(h), h), joint_kinematics(mechanism, state)
-    problem = row_problem(mechanism, joints, interval, target)
+    target, kinematics = Instant(jnp.zeros_like(h), h), system_kinematics(mechanism, state)
+    problem = row_problem(mechanism, kinematics, interval, target)
     structure = problem.structure
     hard = trailing(structure.hard * (1 - structure.filler), problem.rate)
     held = hard * (problem.compliance == 0).astype(hard.dtype)
@@ -187,7 +187,8 @@ def constraints(mechanism: Mechanism, tree: SpanningTree, state: State) -> tuple
         twist = world_twists(mechanism, tree, state, speeds)
         q = state.quaternion
         parts = [quat_rotate_inverse(q, x) for x in jnp.split(twist, 2)]
-        rate = row_rates(mechanism, joints, interval, target, with_world(jnp.concatenate(parts)))
+        moved = with_world(jnp.concatenate(parts))
+        rate = row_rates(mechanism, kinematics, interval, target, moved)
         rate = held * jnp.broadcast_to(rate, (*rate.shape[:2], *state.time.shape))
         return rate.reshape(-1, *state.time.shape)
 

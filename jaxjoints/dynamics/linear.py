@@ -15,7 +15,7 @@ from jax.lax import stop_gradient
 
 from ..algebra.pytree import expand_trailing, replace, struct
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize
-from ..model.kinematics import Mechanism, gather_coordinates, joint_kinematics
+from ..model.kinematics import Mechanism, joint_coordinates, system_kinematics
 from ..model.state import Control, State
 from ..model.system import System
 from ..schemes.projection import projected
@@ -327,8 +327,7 @@ def _speed(mechanism: Mechanism, state: State, at: np.ndarray) -> Array:
 
 
 def _coordinates(mechanism: Mechanism, state: State) -> Array:
-    joints = joint_kinematics(mechanism, state)
-    return gather_coordinates(mechanism, [joint.rows.q for joint in joints], state)
+    return joint_coordinates(mechanism, system_kinematics(mechanism, state), state)
 
 
 def _with_effort(

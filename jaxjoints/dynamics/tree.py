@@ -17,12 +17,13 @@ from ..algebra.dense import inverse, multiply, multiply_transposed
 from ..algebra.pytree import expand_trailing, replace
 from ..algebra.spatial import cross, quat_multiply, quat_rotate
 from ..model.kinematics import (
+    Kinematics,
     Mechanism,
     body_twists,
     coordinate_speeds,
     gather_coordinates,
-    joint_kinematics,
     quaternion_components,
+    system_kinematics,
     with_world,
     wrenches_on_bodies,
 )
@@ -84,8 +85,8 @@ def world_twists(mechanism: Mechanism, tree: SpanningTree, state: State, speeds:
     state: its poses, and the velocities of prescribed bodies
     """
     system, batch = mechanism.system, state.time.shape
-    joints = joint_kinematics(mechanism, state)
-    near, far, r = _rows(mechanism, tree, state, joints, speeds)
+    kinematics = system_kinematics(mechanism, state)
+    near, far, r = _rows(mechanism, tree, state, kinematics, speeds)
     twist = jnp.zeros((6, len(system.mass) + 1, *batch), state.position.dtype)
     prescribed = np.array(system.topology.prescribed, int)
     twist = twist.at[:, prescribed].set(body_twists(state)[:, prescribed])
@@ -106,8 +107,8 @@ def world_twists(mechanism: Mechanism, tree: SpanningTree, state: State, speeds:
 
 def tree_speeds(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
     """ν of the velocities of a state, shape (speeds, *batch)."""
-    twist, joints = with_world(body_twists(state)), joint_kinematics(mechanism, state)
-    groups = zip(mechanism.system.groups, joints, strict=False)
+    twist, kinematics = with_world(body_twists(state)), system_kinematics(mechanism, state)
+    groups = zip(mechanism.system.groups, kinematics.joints, strict=True)
     parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
     q = gather_coordinates(mechanism, parts, state)[np.array(tree.coordinates, int)]
     roots = [_at_frame(mechanism, root, twist[:, root]) for root in tree.roots]
@@ -173,7 +174,7 @@ def _tree(edges: tuple, names: tuple[str, ...], moving: tuple[bool, ...]) -> Spa
 
 
 def _rows(
-    mechanism: Mechanism, tree: SpanningTree, state: State, joints: tuple, speeds: Array
+    mechanism: Mechanism, tree: SpanningTree, state: State, kinematics: Kinematics, speeds: Array
 ) -> tuple[Array, Array, Array]:
     """Of each branch, level by level: (Hᵀ)⁻¹ of the rows on the body that it places, H on its base,
     and the speeds of its rows: (6, 6, branches, *batch) twice, (6, branches, *batch).
@@ -184,7 +185,7 @@ def _rows(
     # Without any joint there are arrays of none to concatenate.
     none = jnp.zeros((6, 6, 0, *batch), speeds.dtype)
     sides, rates, order = ([none], [none]), [none[:, 0]], []
-    for group, joint in zip(system.groups, joints, strict=False):
+    for group, joint in zip(system.groups, kinematics.joints, strict=True):
         for side, H in zip(sides, wrenches_on_bodies(group, joint, range(6)), strict=True):
             side.append(jnp.broadcast_to(H, (*H.shape[:3], *batch)))
         k = group.coupling.dof

@@ -8,6 +8,8 @@ spring of stiffness k and damping d that acts on the error φ is the row with
 which is the implicit Euler step of this spring. Source: ODE's manual, "How to use ERP and CFM".
 """
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -22,7 +24,7 @@ class Softness:
     """ERP and CFM of the bilateral rows of a joint, as in ODE.
 
     The same numbers are another spring at another time step, see `spring_softness`. A `Compliance`
-    or a `Bushing` is the same spring at any time step.
+    or a `Bushing` is the same spring at any time step, and the errors of a `Baumgarte` decay alike.
 
     erp: error reduction parameter, the share of the error that one step removes, in [0, 1]; a
         number or one per row
@@ -53,6 +55,7 @@ class Compliance:
 
     compliance: Array | float
     damping: Array | float | None = None
+    softens: ClassVar[bool] = True
 
     def over(self, dt: Array, rigid: Softness) -> Softness:
         """ERP and CFM over a step dt [s].
@@ -87,10 +90,33 @@ class Bushing:
 
     stiffness: Array | float
     damping: Array | float
+    softens: ClassVar[bool] = True
 
     def over(self, dt: Array, rigid: Softness) -> Softness:
         """ERP and CFM over a step dt [s]; `rigid` is not used, no row of a bushing is rigid."""
         return Softness(*spring_softness(self.stiffness, self.damping, dt))
+
+
+@struct
+class Baumgarte:
+    """Rigid bilateral rows whose errors decay with a time constant.
+
+    A row asks for the speed -φ / T of its error φ, which decays as exp(-t/T) however long the steps
+    h < T are: ERP is h/T, CFM 0. Of the errors that obey Baumgarte's φ̈ + (2/T) φ̇ + φ/T² = 0 at
+    acceleration level, as in RBDL, it is the one that starts at the speed -φ/T. `RungeKutta`
+    does not use it: that scheme projects.
+
+    time_constant: T [s], > 0; a number or one per row. Steps longer than that remove all the error.
+
+    Source: J. Baumgarte, Stabilization of constraints and integrals of motion (1972).
+    """
+
+    time_constant: Array | float
+    softens: ClassVar[bool] = False
+
+    def over(self, dt: Array, rigid: Softness) -> Softness:
+        """ERP and CFM over a step dt [s]; rigid: CFM of rigid rows."""
+        return Softness(jnp.minimum(dt / self.time_constant, 1.0), rigid.cfm)
 
 
 def spring_softness(stiffness: Array, damping: Array, dt: Array) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from ..couplings.coupling import Coupling
 from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
-from ..laws.softness import Bushing, Compliance
+from ..laws.softness import Baumgarte, Bushing, Compliance
 from ..laws.transmissions import Transmission
 
 
@@ -118,8 +118,8 @@ class JointGroup(Group):
     laws: one record for each law, with leaves of shape (…, joints, *batch)
     erp, cfm: softness of the 6 - k bilateral rows and of the m rows at velocity and acceleration
         level, shape (6 - k + m, joints, *batch); the erp of the latter has no effect
-    springs: softness in physical units, with leaves of that shape: each step takes ERP and CFM from
-        it. None for joints whose softness is erp and cfm
+    softness: of these rows in physical units, with leaves of that shape: each step takes ERP and
+        CFM from it. None for joints whose softness is erp and cfm
     enabled: 1 for a joint that is on. 0 switches off its rows, its laws and `Control.effort`, and
         position projection leaves it alone; transmissions of its coordinates still act. Shape
         (joints, *batch); None for joints that cannot be switched
@@ -147,7 +147,7 @@ class JointGroup(Group):
     start: tuple[int, ...] = static()
     attachment: tuple[float, float] = static(default=(0.0, 0.0))
     rigid: bool = static(default=True)
-    springs: Compliance | Bushing | None = None
+    softness: Compliance | Bushing | Baumgarte | None = None
     enabled: Array | None = None
     max_effort: Array | None = None
     element: ClassVar[str] = "joint"
@@ -165,7 +165,7 @@ class TransmissionGroup(Group):
 
     transmission: the record of the values f(q), with leaves of shape (…, transmissions, *batch)
     laws: forces along the values, one record for each law, stacked likewise
-    erp, cfm, springs: softness of the values without laws, as in `JointGroup`, shape
+    erp, cfm, softness: of the values without laws, as in `JointGroup`, shape
         (values, transmissions, *batch)
     enabled: as in `JointGroup`, shape (transmissions, *batch)
     members: index of each transmission in the system
@@ -189,7 +189,7 @@ class TransmissionGroup(Group):
     ends: tuple[tuple[int, int], ...] = static()
     start: tuple[int, ...] = static()
     rigid: bool = static(default=True)
-    springs: Compliance | Bushing | None = None
+    softness: Compliance | Bushing | Baumgarte | None = None
     enabled: Array | None = None
     element: ClassVar[str] = "transmission"
     per_member: ClassVar[tuple[str, ...]] = ("members", "joints", "bodies", "start")
@@ -206,7 +206,7 @@ class ConstraintGroup(Group):
     """All constraints of one type on as many bodies, stacked.
 
     constraint: the record, with leaves of shape (…, constraints, *batch)
-    erp, cfm, springs, enabled, rigid: as in `JointGroup`, shape (rows, constraints, *batch)
+    erp, cfm, softness, enabled, rigid: as in `JointGroup`, shape (rows, constraints, *batch)
     members: index of each constraint in the system
     bodies: of each constraint the indices of its bodies; the world fills up to two
     start: of each constraint, the index of its first row in the flat vector of all rows
@@ -219,7 +219,7 @@ class ConstraintGroup(Group):
     bodies: tuple[tuple[int, ...], ...] = static()
     start: tuple[int, ...] = static()
     rigid: bool = static(default=True)
-    springs: Compliance | Bushing | None = None
+    softness: Compliance | Bushing | Baumgarte | None = None
     enabled: Array | None = None
     element: ClassVar[str] = "constraint"
     per_member: ClassVar[tuple[str, ...]] = ("members", "bodies", "start")

@@ -42,8 +42,7 @@ class Mechanism:
 
     inverse_mass: [1/kg], shape (bodies + 1, *batch); inverse_inertia: body axes [1/(kg m²)], shape
     (3, 3, bodies + 1, *batch); both 0 for the world and bodies of prescribed motion
-    orders: for each group the order in which its joints stand here, then of transmissions, then of
-        constraints
+    orders: for each of `System.all_groups`, the order in which its members stand here
     """
 
     system: System
@@ -87,36 +86,39 @@ class ConstraintKinematics:
     acceleration: Array | None
 
 
+@struct
+class Kinematics:
+    """Where the joints and constraints of a mechanism are, a record for each group of them."""
+
+    joints: tuple[JointKinematics, ...]
+    constraints: tuple[ConstraintKinematics, ...]
+
+
 def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | None = None):
     """A `Mechanism` for `batch` batch axes, the joints of each group in the given order."""
     if orders is None:
-        items = [g.joints for g in system.groups] + [g.members for g in system.transmissions]
-        items += [g.members for g in system.constraints]
-        orders = tuple(tuple(range(len(item))) for item in items)
+        orders = tuple(tuple(range(len(group.start))) for group in system.all_groups)
     ranks = system.topology.ranks
     rank_tree = jax.tree.unflatten(jax.tree.structure(system), ranks)
     system = expand(system, list(ranks), batch)
-    joints = len(system.groups)
+    of_joints, of_transmissions, of_constraints = system.by_kind(orders)
     groups = [
         _about_centres(
             _ordered(group, rank, order, "joints", "child", "parent", "start"),
             with_world(system.com),
         )
-        for group, rank, order in zip(system.groups, rank_tree.groups, orders, strict=False)
+        for group, rank, order in zip(system.groups, rank_tree.groups, of_joints, strict=True)
     ]
     transmissions = [
         _ordered(group, rank, order, "members", "joints", "bodies", "start")
         for group, rank, order in zip(
-            system.transmissions, rank_tree.transmissions, orders[joints:], strict=False
+            system.transmissions, rank_tree.transmissions, of_transmissions, strict=True
         )
     ]
     constraints = [
         _ordered(group, rank, order, "members", "bodies", "start")
         for group, rank, order in zip(
-            system.constraints,
-            rank_tree.constraints,
-            orders[joints + len(transmissions) :],
-            strict=True,
+            system.constraints, rank_tree.constraints, of_constraints, strict=True
         )
     ]
     moving = moving_bodies(system, batch)
@@ -140,11 +142,10 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     return Mechanism(system, inverse_mass, inverse_inertia, orders)
 
 
-def joint_kinematics(
+def system_kinematics(
     mechanism: Mechanism, state: State, *, transport: bool = True, free: State | None = None
-) -> tuple[JointKinematics, ...]:
-    """Kinematics of all joints, group by group, and after them the `ConstraintKinematics` of
-    groups of constraints.
+) -> Kinematics:
+    """Where the joints and constraints of a mechanism are in a state.
 
     Rows at acceleration level depend on how the bodies go on without forces:
 
@@ -164,7 +165,7 @@ def joint_kinematics(
         _constraint_kinematics(mechanism, group, bodies, coasting, state)
         for group in mechanism.system.constraints
     ]
-    return (*joints, *materialize(constraints))
+    return Kinematics(tuple(joints), tuple(materialize(constraints)))
 
 
 def with_unit_quaternions(state: State) -> State:
@@ -233,12 +234,9 @@ def gather_coordinates(mechanism: Mechanism, parts: list[Array], state: State) -
     return jnp.concatenate(arrays).at[order].get(mode="promise_in_bounds")
 
 
-def joint_coordinates(
-    mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State
-) -> Array:
-    """Coordinates of all joints, (coordinates, *batch); joints: kinematics of the state."""
-    of_groups = joints[: len(mechanism.system.groups)]
-    return gather_coordinates(mechanism, [joint.rows.q for joint in of_groups], state)
+def joint_coordinates(mechanism: Mechanism, kinematics: Kinematics, state: State) -> Array:
+    """Coordinates of all joints, (coordinates, *batch); kinematics: of the state."""
+    return gather_coordinates(mechanism, [joint.rows.q for joint in kinematics.joints], state)
 
 
 def coordinate_indices(group: JointGroup) -> np.ndarray:
@@ -439,18 +437,18 @@ def _picked(W: Array, rows: Sequence[int]) -> Array:
 
 
 def transmission_rows(
-    mechanism: Mechanism, group: TransmissionGroup, joints: tuple[JointKinematics, ...]
+    mechanism: Mechanism, group: TransmissionGroup, kinematics: Kinematics
 ) -> tuple[Array, tuple[Array, ...]]:
     """Values of the transmissions of a group, and wrenches of unit impulses along these values.
 
-    joints: kinematics of all groups of joints as they stand in the mechanism
+    kinematics: of the mechanism
 
     Returns: values (rows, n, *batch); wrenches on each body, about its centre of mass in its
         axes, (6, rows, n, *batch) each
     """
     wrenches, q = [], []
     for slot, g in enumerate(group.groups):
-        members, joint = mechanism.system.groups[g], joints[g]
+        members, joint = mechanism.system.groups[g], kinematics.joints[g]
         index = np.array([members.joints.index(each[slot]) for each in group.joints])
         wrenches.append([jnp.take(H, index, axis=2) for H in coordinate_wrenches(members, joint)])
         q.append(jnp.take(joint.rows.q, index, axis=1))

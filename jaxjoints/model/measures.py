@@ -12,9 +12,9 @@ from .batch import batch_shape
 from .kinematics import (
     Mechanism,
     joint_coordinates,
-    joint_kinematics,
     moving_bodies,
     prepare,
+    system_kinematics,
     transmission_rows,
     with_unit_quaternions,
 )
@@ -25,8 +25,8 @@ from .system import System
 def coordinates(system: System, state: State) -> Array:
     """Coordinates of all joints, continued from `state.q`, shape (coordinates, *batch)."""
     mechanism, state = _ready(system, state)
-    joints = joint_kinematics(mechanism, state)
-    return joint_coordinates(mechanism, joints, state)
+    kinematics = system_kinematics(mechanism, state)
+    return joint_coordinates(mechanism, kinematics, state)
 
 
 def joint_errors(system: System, state: State) -> Array:
@@ -38,21 +38,21 @@ def element_errors(mechanism: Mechanism, state: State) -> Array:
     """Largest bilateral error of each joint, then of each transmission with values that are kept at
     0, then of each constraint, shape (joints + transmissions + constraints, *batch).
     """
-    system, joints = mechanism.system, joint_kinematics(mechanism, state)
+    system, kinematics = mechanism.system, system_kinematics(mechanism, state)
     first = len(system.topology.joints)
     second = first + len(system.topology.transmissions)
     count = second + len(system.topology.constraints)
     errors = jnp.zeros((count, *state.time.shape), state.q.dtype)
-    for group, joint in zip(system.groups, joints, strict=False):
+    for group, joint in zip(system.groups, kinematics.joints, strict=True):
         if group.coupling.dof < 6:
             worst = jnp.max(jnp.abs(joint.rows.error), axis=0)
             errors = errors.at[np.array(group.joints)].set(worst)
     for group in system.transmissions:
         if group.held:
-            value, _ = transmission_rows(mechanism, group, joints)
+            value, _ = transmission_rows(mechanism, group, kinematics)
             worst = jnp.max(jnp.abs(value[np.array(group.held)]), axis=0)
             errors = errors.at[first + np.array(group.members)].set(worst)
-    for group, rows in zip(system.constraints, joints[len(system.groups) :], strict=True):
+    for group, rows in zip(system.constraints, kinematics.constraints, strict=True):
         worst = jnp.max(jnp.abs(rows.error), axis=0)
         errors = errors.at[second + np.array(group.members)].set(worst)
     return errors

@@ -7,7 +7,7 @@ from its number of axes.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax import Array
@@ -28,6 +28,8 @@ from .table import described
 WORLD = "world"
 # In place of a body index.
 WORLD_INDEX = -1
+
+T = TypeVar("T")
 
 
 @struct
@@ -123,6 +125,17 @@ class System:
     def constraint_rows(self) -> int:
         """Length of the flat vector of the rows of all constraints."""
         return sum(group.constraint.rows * len(group.members) for group in self.constraints)
+
+    @property
+    def all_groups(self) -> tuple[Group, ...]:
+        """Groups of joints, then of transmissions, then of constraints."""
+        return self.groups + self.transmissions + self.constraints
+
+    def by_kind(self, each: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
+        """What stands for each of `all_groups`, as that of joints, transmissions, constraints."""
+        first = len(self.groups)
+        second = first + len(self.transmissions)
+        return each[:first], each[first:second], each[second:]
 
     def body(self, name: str) -> int:
         """Index of a body in the axis of bodies; KeyError for an unknown name."""

@@ -37,8 +37,13 @@ def read_mesh(path: Path, scale: np.ndarray, most: int) -> Mesh:
         data = read_bytes(path, most)
         if kind == "dae":
             _check_plain(data)
-        scene = trimesh.load_scene(io.BytesIO(data), file_type=kind)
+        elif kind == "stl":
+            kind = _stl_kind(data)
+        # Unprocessed, for trimesh would drop what is not finite without a word.
+        scene = trimesh.load_scene(io.BytesIO(data), file_type=kind, process=False)
         mesh = scene.to_mesh()
+        if np.isfinite(mesh.vertices).all():
+            mesh.merge_vertices()
         vertices, faces = np.asarray(mesh.vertices, float), np.asarray(mesh.faces, np.int64)
     except Exception as error:
         # A parser of foreign files: whatever it stumbles over, the mesh is not shown.
@@ -51,6 +56,23 @@ def read_mesh(path: Path, scale: np.ndarray, most: int) -> Mesh:
         return Mesh(vertices * scale, faces)
     except ValueError as error:
         raise Unreadable(str(error)) from error
+
+
+def _stl_kind(data: bytes) -> str:
+    """Which of the two kinds of STL a file is, as trimesh calls them; raises if it is neither.
+
+    A binary file has a header of 80 bytes, the number of its triangles, and 50 bytes for each; text
+    begins with the word "solid".
+    """
+    if data.lstrip()[:5].lower() == b"solid" and b"\0" not in data:
+        return "stl_ascii"
+    count, rest = int.from_bytes(data[80:84], "little"), len(data) - 84
+    if rest != 50 * count:
+        raise ValueError(
+            f"as a binary STL file it promises {count} triangles of 50 bytes each, and "
+            f"{max(rest, 0)} bytes follow"
+        )
+    return "stl"
 
 
 def _check_plain(data: bytes) -> None:

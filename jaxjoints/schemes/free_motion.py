@@ -10,7 +10,7 @@ from ..algebra.spatial import cross, matvec, quat_rotate_inverse, skew
 from ..assembly.impulses import effort_impulse
 from ..model.external import external_wrench
 from ..model.kinematics import (
-    JointKinematics,
+    Kinematics,
     Mechanism,
     body_twists,
     moving_bodies,
@@ -22,7 +22,7 @@ from ..model.state import Control, State
 
 def free_velocity(
     mechanism: Mechanism,
-    joints: tuple[JointKinematics, ...],
+    kinematics: Kinematics,
     state: State,
     control: Control,
     dt: Array,
@@ -51,7 +51,7 @@ def free_velocity(
     linear = linear + quat_rotate_inverse(q, push)
     twist = jnp.concatenate([linear, omega], axis=0)
     twist = with_world(_with_prescribed(mechanism, control, q, twist, before))
-    return twist + effort_impulse(mechanism, joints, control.effort, dt)
+    return twist + effort_impulse(mechanism, kinematics, control.effort, dt)
 
 
 def _with_prescribed(

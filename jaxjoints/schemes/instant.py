@@ -21,11 +21,11 @@ from ..assembly.problem import row_problem, row_rates
 from ..assembly.targets import Instant
 from ..model.external import external_wrench
 from ..model.kinematics import (
-    JointKinematics,
+    Kinematics,
     Mechanism,
     body_twists,
-    joint_kinematics,
     moving_bodies,
+    system_kinematics,
     with_world,
 )
 from ..model.state import Control, State
@@ -67,7 +67,7 @@ def rate_of_change(
     control: Control,
     solver: Solver,
     touch: Touch = TOUCHING,
-) -> tuple[State, tuple[JointKinematics, ...], RowProblem, RowSolution]:
+) -> tuple[State, Kinematics, RowProblem, RowSolution]:
     """How a state changes in time, and the forces of the rows where it is.
 
     Rows keep the accelerations on the surfaces of the joints, whatever velocities and errors are.
@@ -81,21 +81,19 @@ def rate_of_change(
     h = jnp.asarray(INSTANT, state.time.dtype)
     target = Instant(jnp.asarray(touch.reach, h.dtype), h)
     twist = with_world(body_twists(state))
-    joints = joint_kinematics(mechanism, state, free=free)
+    kinematics = system_kinematics(mechanism, state, free=free)
 
     def interval(time, twist):
         return Interval(h, control, time, twist, state.engagement)
 
     def laws(time):
-        problem = row_problem(mechanism, joints, interval(time, twist), target, twist)
+        problem = row_problem(mechanism, kinematics, interval(time, twist), target, twist)
         return (problem.impulse, problem.augmented_stiffness), problem
 
     def speeds(state, time):
-        joints, twist = (
-            joint_kinematics(mechanism, state, free=free),
-            with_world(body_twists(state)),
-        )
-        return row_rates(mechanism, joints, interval(time, twist), target, twist)
+        kinematics = system_kinematics(mechanism, state, free=free)
+        twist = with_world(body_twists(state))
+        return row_rates(mechanism, kinematics, interval(time, twist), target, twist)
 
     # What linear laws give in a time from now on grows at the rate of their forces. What stiffness
     # there is in no time is an armature's.
@@ -109,7 +107,7 @@ def rate_of_change(
     solution = solver.solve(problem)
     bounded = [λ + f for λ, f in zip(solution.bounded, soft, strict=True)]
     changed = with_twists(state, free, body_velocities(problem, solution.impulse))
-    return changed, joints, problem, replace(solution, bounded=tuple(bounded))
+    return changed, kinematics, problem, replace(solution, bounded=tuple(bounded))
 
 
 def impact(
@@ -118,16 +116,16 @@ def impact(
     control: Control,
     solver: Solver,
     touch: Touch = TOUCHING,
-) -> tuple[State, tuple[JointKinematics, ...], RowProblem, RowSolution]:
+) -> tuple[State, Kinematics, RowProblem, RowSolution]:
     """The state after an impact without bounce, in which bodies do not move, and its impulses.
 
     Returns: the state; its joint kinematics; problem and solution
     """
     h = jnp.asarray(INSTANT, state.time.dtype)
     target = Instant(jnp.asarray(touch.reach, h.dtype), h)
-    joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
+    kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
     interval = Interval(h, control, h, twist, state.engagement)
-    problem = row_problem(mechanism, joints, interval, target, twist)
+    problem = row_problem(mechanism, kinematics, interval, target, twist)
     bounds = [
         replace(b, present=jnp.where(b.bias > 0, 0.0, b.present)) if b.upper is None else b
         for b in problem.bounds
@@ -135,7 +133,7 @@ def impact(
     problem = replace(problem, bounds=tuple(bounds))
     solution = solver.solve(problem)
     state = with_twists(state, state, body_velocities(problem, solution.impulse))
-    return state, joints, problem, solution
+    return state, kinematics, problem, solution
 
 
 def _forces(
@@ -212,8 +210,9 @@ def free_rate(mechanism: Mechanism, state: State, control: Control) -> State:
         omega=quat_rotate(q, matvec(inverse, torque)),
         time=jnp.ones_like(state.time),
     )
-    joints, one = joint_kinematics(mechanism, state), jnp.ones((), omega.dtype)
-    return with_twists(state, rate, effort_impulse(mechanism, joints, control.effort, one)[:, :-1])
+    kinematics, one = system_kinematics(mechanism, state), jnp.ones((), omega.dtype)
+    push = effort_impulse(mechanism, kinematics, control.effort, one)
+    return with_twists(state, rate, push[:, :-1])
 
 
 def with_twists(state: State, rate: State, change: Array) -> State:

@@ -10,11 +10,11 @@ from ..assembly.layout import layout
 from ..assembly.problem import aimed_again, row_problem
 from ..assembly.targets import Projection, Surface
 from ..model.kinematics import (
-    JointKinematics,
+    Kinematics,
     Mechanism,
     body_twists,
-    joint_kinematics,
     quaternion_components,
+    system_kinematics,
     with_world,
 )
 from ..model.state import State
@@ -29,8 +29,8 @@ def projected(mechanism: Mechanism, state: State) -> State:
 
     Displacements M⁻¹ Gᵀ λ with A λ = -φ; velocities stay as they are.
     """
-    joints, interval = joint_kinematics(mechanism, state), _at_once(mechanism, state)
-    problem = row_problem(mechanism, joints, interval, Projection())
+    kinematics, interval = system_kinematics(mechanism, state), _at_once(mechanism, state)
+    problem = row_problem(mechanism, kinematics, interval, Projection())
     return displaced(state, body_velocities(problem, NEWTON.solve(problem).impulse))
 
 
@@ -41,8 +41,8 @@ def projected_along(
 
     factors: of its matrix, which serve again where only linear laws give way
     """
-    joints, interval = joint_kinematics(mechanism, state), _at_once(mechanism, state)
-    again = aimed_again(mechanism, joints, interval, Projection(), problem)
+    kinematics, interval = system_kinematics(mechanism, state), _at_once(mechanism, state)
+    again = aimed_again(mechanism, kinematics, interval, Projection(), problem)
     if factors is not None and layout(mechanism.system).rigid:
         impulse = solve_at_rest(problem, factors, again.rate)
     else:
@@ -50,17 +50,15 @@ def projected_along(
     return displaced(state, body_velocities(problem, impulse))
 
 
-def surface_twists(
-    mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State
-) -> Array:
+def surface_twists(mechanism: Mechanism, kinematics: Kinematics, state: State) -> Array:
     """Twists in body axes, (6, bodies + 1, *batch), that no joint and no transmission resists: the
     state's after the least M-weighted change.
 
-    joints: kinematics of the state
+    kinematics: of the state
     """
     twist, now = with_world(body_twists(state)), jnp.zeros((), state.time.dtype)
     interval = Interval(jnp.ones_like(now), force_time=now)
-    problem = row_problem(mechanism, joints, interval, Surface(), twist)
+    problem = row_problem(mechanism, kinematics, interval, Surface(), twist)
     return twist + with_world(body_velocities(problem, NEWTON.solve(problem).impulse))
 
 

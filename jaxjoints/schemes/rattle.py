@@ -42,11 +42,11 @@ from ..assembly.problem import row_problem, row_values
 from ..assembly.targets import EndPosition, SurfaceVelocity
 from ..laws.law import Law
 from ..model.kinematics import (
-    JointKinematics,
+    Kinematics,
     Mechanism,
     joint_coordinates,
-    joint_kinematics,
     moving_bodies,
+    system_kinematics,
 )
 from ..model.state import Control, Info, State
 from ..solve.factor import Factor
@@ -105,15 +105,15 @@ class Rattle(Scheme):
     ) -> tuple[State, Info]:
         """See `Scheme.advance`."""
         check_laws("Rattle", mechanism.system, _without_rule, "use SemiImplicitEuler")
-        joints = joint_kinematics(mechanism, state)
-        state = replace(state, q=_coordinates(mechanism, joints, state))
+        kinematics = system_kinematics(mechanism, state)
+        state = replace(state, q=joint_coordinates(mechanism, kinematics, state))
         interval = Interval(dt, control, force_time=dt / 2)
         stage = _Stage(
             mechanism=mechanism,
             state=state,
-            free=free_velocity(mechanism, joints, state, control, dt / 2),
-            problem=row_problem(mechanism, joints, interval, EndPosition(dt)),
-            values=row_values(mechanism, joints),
+            free=free_velocity(mechanism, kinematics, state, control, dt / 2),
+            problem=row_problem(mechanism, kinematics, interval, EndPosition(dt)),
+            values=row_values(mechanism, kinematics),
             solver=self.solver,
             dt=dt,
         )
@@ -129,7 +129,7 @@ class Rattle(Scheme):
         new = _ended(mechanism, new, after, twist)
         start = jax.lax.stop_gradient(warm_start(mechanism.system, first_kick))
         new = replace(new, warm_start=start)
-        first = step_info(mechanism, joints, stage.problem, first_kick, new, dt)
+        first = step_info(mechanism, kinematics, stage.problem, first_kick, new, dt)
         second = step_info(mechanism, after, problem, second_kick, new, dt)
         closed = first_kick.residual <= CLOSED * (1 + first_kick.size)
         info = replace(
@@ -182,13 +182,13 @@ def _begun(stage: _Stage) -> tuple[Impulses, _Stage]:
     return (solution.impulse, ()), replace(stage, factors=solution.factors)
 
 
-def _reached(stage: _Stage, impulse: Array) -> tuple[State, tuple[JointKinematics, ...]]:
+def _reached(stage: _Stage, impulse: Array) -> tuple[State, Kinematics]:
     """Where the mechanism is after the motion that impulses of the first kick begin."""
     twist = stage.free.at[:, :-1].add(body_velocities(stage.problem, impulse))
     return _moved(stage.mechanism, stage.state, twist, stage.dt)
 
 
-def _means(stage: _Stage, impulse: Array, after: tuple[JointKinematics, ...]) -> Array:
+def _means(stage: _Stage, impulse: Array, after: Kinematics) -> Array:
     """Mean speeds of the rows over a step that ends at places, less what hard rows ask for."""
     problem = stage.problem
     change = (row_values(stage.mechanism, after) - stage.values) / stage.dt
@@ -235,7 +235,7 @@ def _closed_jvp(iterations: int, primals: tuple, tangents: tuple) -> tuple[Impul
     return at, jax.lax.scan(term, source, None, length=iterations)[0]
 
 
-def _solution(stage: _Stage, at: Impulses, after: tuple[JointKinematics, ...]) -> RowSolution:
+def _solution(stage: _Stage, at: Impulses, after: Kinematics) -> RowSolution:
     """The first kick and what it leaves of the rows' laws, errors at the end included."""
     means = _means(stage, at[0], after)
     smoothing = jnp.asarray(stage.solver.smoothing, means.dtype)
@@ -246,7 +246,7 @@ def _solution(stage: _Stage, at: Impulses, after: tuple[JointKinematics, ...]) -
 def _second_stage(
     stage: _Stage,
     at: Impulses,
-    after: tuple[JointKinematics, ...],
+    after: Kinematics,
     free: Array,
     control: Control,
 ) -> RowProblem:
@@ -270,9 +270,7 @@ def _second_stage(
     return replace(problem, augmented_stiffness=none, impulse=linear, bounds=tuple(bounds))
 
 
-def _moved(
-    mechanism: Mechanism, state: State, twist: Array, dt: Array
-) -> tuple[State, tuple[JointKinematics, ...]]:
+def _moved(mechanism: Mechanism, state: State, twist: Array, dt: Array) -> tuple[State, Kinematics]:
     """State after a motion without forces for dt, from twists in body axes, and its
     joint kinematics.
     """
@@ -294,7 +292,7 @@ def _moved(
         time=state.time + dt,
     )
     state = materialize(state)
-    return state, joint_kinematics(mechanism, state)
+    return state, system_kinematics(mechanism, state)
 
 
 def _mean_omega(mechanism: Mechanism, omega: Array, dt: Array) -> Array:
@@ -325,17 +323,11 @@ def _solved(columns: list[Array], right: Array) -> Array:
     return jnp.stack(determinants) / dot(a, across)[None]
 
 
-def _ended(
-    mechanism: Mechanism, state: State, joints: tuple[JointKinematics, ...], twist: Array
-) -> State:
+def _ended(mechanism: Mechanism, state: State, kinematics: Kinematics, twist: Array) -> State:
     """State with its coordinates, and twists in body axes."""
     return replace(
         state,
         velocity=quat_rotate(state.quaternion, twist[:3]),
         omega=quat_rotate(state.quaternion, twist[3:]),
-        q=_coordinates(mechanism, joints, state),
+        q=joint_coordinates(mechanism, kinematics, state),
     )
-
-
-def _coordinates(mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State) -> Array:
-    return joint_coordinates(mechanism, joints, state)

@@ -16,11 +16,11 @@ from ..laws.drives import Armature
 from ..laws.law import Law
 from ..model.groups import JointGroup
 from ..model.kinematics import (
-    JointKinematics,
+    Kinematics,
     Mechanism,
     body_twists,
     joint_coordinates,
-    joint_kinematics,
+    system_kinematics,
     with_unit_quaternions,
     with_world,
 )
@@ -76,11 +76,11 @@ class RungeKutta(Scheme):
     ) -> tuple[State, Info]:
         """See `Scheme.advance`."""
         _check(mechanism.system)
-        joints = joint_kinematics(mechanism, state)
-        q = joint_coordinates(mechanism, joints, state)
+        kinematics = system_kinematics(mechanism, state)
+        q = joint_coordinates(mechanism, kinematics, state)
         start = replace(state, q=q)
         now = jnp.zeros_like(dt)
-        prescribed = free_velocity(mechanism, joints, start, control, now)[:, :-1]
+        prescribed = free_velocity(mechanism, kinematics, start, control, now)[:, :-1]
         start = with_twists(start, start, prescribed - body_twists(start))
 
         def stage(carry, share):
@@ -103,7 +103,7 @@ class RungeKutta(Scheme):
             new = projected(mechanism, new)
         new, problem = self._on_surface(mechanism, new)
         solution = RowSolution(dt * force, (), *worst)
-        return new, step_info(mechanism, joints, problem, solution, new, dt)
+        return new, step_info(mechanism, kinematics, problem, solution, new, dt)
 
     def examine(self, system: System, state: State, dt: Array) -> None:
         """Warns of springs and dampers too stiff for steps of dt [s] from a state, by the largest
@@ -125,24 +125,24 @@ class RungeKutta(Scheme):
 
     def _on_surface(self, mechanism: Mechanism, state: State) -> tuple[State, RowProblem]:
         """State with velocities that its rows allow, by the least M-weighted change; the rows."""
-        joints, twist = joint_kinematics(mechanism, state), with_world(body_twists(state))
-        problem = _on_surfaces(mechanism, joints, jnp.zeros((), twist.dtype), Control(), twist)
+        kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
+        problem = _on_surfaces(mechanism, kinematics, jnp.zeros((), twist.dtype), Control(), twist)
         impulse = self.solver.solve(problem).impulse
-        q = joint_coordinates(mechanism, joints, state)
+        q = joint_coordinates(mechanism, kinematics, state)
         state = replace(state, q=q)
         return with_twists(state, state, body_velocities(problem, impulse)), problem
 
 
 def _on_surfaces(
     mechanism: Mechanism,
-    joints: tuple[JointKinematics, ...],
+    kinematics: Kinematics,
     force_time: Array,
     control: Control,
     twist: Array,
 ) -> RowProblem:
     """Rows that keep velocities on the joints' surfaces, hard whatever their cfm."""
     interval = Interval(jnp.ones_like(force_time), control, force_time=force_time, twist=twist)
-    return row_problem(mechanism, joints, interval, SurfaceVelocity(compliance=0.0), twist)
+    return row_problem(mechanism, kinematics, interval, SurfaceVelocity(compliance=0.0), twist)
 
 
 @jax.jit
@@ -151,11 +151,11 @@ def _stiffness(system: System, state: State, dt: Array, solver: Solver) -> tuple
     axes = state.time.ndim
     mechanism = mechanism_of(system, axes)
     state = with_unit_quaternions(state)
-    joints = joint_kinematics(mechanism, state)
+    kinematics = system_kinematics(mechanism, state)
     still = jnp.zeros_like(with_world(body_twists(state)))
 
     def rows(time):
-        return _on_surfaces(mechanism, joints, time, Control(), still)
+        return _on_surfaces(mechanism, kinematics, time, Control(), still)
 
     # Linear laws give k h² + d h in a step of h, and an armature its inertia in any.
     problem, inertia = rows(dt), rows(jnp.zeros_like(dt)).augmented_stiffness

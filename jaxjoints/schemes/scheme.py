@@ -13,6 +13,7 @@ from ..laws.law import Law
 from ..model.groups import JointGroup, TransmissionGroup
 from ..model.kinematics import (
     JointKinematics,
+    Kinematics,
     Mechanism,
     transmission_rows,
 )
@@ -59,7 +60,7 @@ class Scheme(ABC):
 
 def step_info(
     mechanism: Mechanism,
-    joints: tuple[JointKinematics, ...],
+    kinematics: Kinematics,
     problem: RowProblem,
     solution: RowSolution,
     new: State,
@@ -67,31 +68,31 @@ def step_info(
 ) -> Info:
     """What the step did; unused parts cost nothing once compiled.
 
-    joints: kinematics where the impulses acted
+    kinematics: where the impulses acted
     """
     system, batch = mechanism.system, new.time.shape
     errors, far = [jnp.zeros(batch, dt.dtype)], [jnp.zeros(batch, dt.dtype)]
-    for group, joint in zip(system.groups, joints, strict=False):
+    for group, joint in zip(system.groups, kinematics.joints, strict=True):
         if group.coupling.dof < 6:
             error = _of_enabled(group, jnp.abs(joint.rows.error))
             errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
             far += errors[-1:] if group.rigid else []
     for group in system.transmissions:
         if group.held:
-            value, _ = transmission_rows(mechanism, group, joints)
+            value, _ = transmission_rows(mechanism, group, kinematics)
             error = _of_enabled(group, jnp.abs(value[np.array(group.held)]))
             errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
             far += errors[-1:] if group.rigid else []
-    for group, rows in zip(system.constraints, joints[len(system.groups) :], strict=True):
+    for group, rows in zip(system.constraints, kinematics.constraints, strict=True):
         error = _of_enabled(group, jnp.abs(rows.error))
         errors.append(jnp.broadcast_to(jnp.max(error, axis=(0, 1)), batch))
         far += errors[-1:] if group.rigid else []
     far = jnp.max(jnp.stack(far), axis=0) > OPEN
     parallel = jnp.zeros(batch, bool)
-    for group, joint in zip(system.groups, joints, strict=False):
+    for group, joint in zip(system.groups, kinematics.joints, strict=True):
         if group.coupling.dof > 1:
             parallel = parallel | jnp.any(singular(group, joint), axis=0)
-    impulses = joint_impulses(mechanism, joints, problem, solution, new)
+    impulses = joint_impulses(mechanism, kinematics, problem, solution, new)
     residual, size = (jnp.broadcast_to(x, batch) for x in (solution.residual, solution.size))
     return Info(
         ok=residual <= TOLERATED[dt.dtype.itemsize] * (1 + size),

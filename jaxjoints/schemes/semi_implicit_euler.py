@@ -27,9 +27,9 @@ from ..model.kinematics import (
     Mechanism,
     body_twists,
     joint_coordinates,
-    joint_kinematics,
     moving_bodies,
     quaternion_components,
+    system_kinematics,
     with_world,
 )
 from ..model.state import Control, Info, State
@@ -72,23 +72,23 @@ class SemiImplicitEuler(Scheme):
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
         """See `Scheme.advance`."""
-        joints = joint_kinematics(mechanism, state, transport=self.gyroscopic == "transport")
-        free = free_velocity(mechanism, joints, state, control, dt, gyroscopic=self.gyroscopic)
+        kinematics = system_kinematics(mechanism, state, transport=self.gyroscopic == "transport")
+        free = free_velocity(mechanism, kinematics, state, control, dt, gyroscopic=self.gyroscopic)
         interval = Interval(
             dt, control, twist=with_world(body_twists(state)), engagement=state.engagement
         )
-        problem = row_problem(mechanism, joints, interval, Step(), free)
+        problem = row_problem(mechanism, kinematics, interval, Step(), free)
         if self.curvature:
             problem = replace(problem, rate=problem.rate + dt * _turning(mechanism, state))
         solution = self.solver.solve(problem, start_impulses(state))
         twist = materialize(free[:, :-1] + body_velocities(problem, solution.impulse))
         new = _moved(self, mechanism, state, twist, dt)
-        q = joint_coordinates(mechanism, joints, state)
+        q = joint_coordinates(mechanism, kinematics, state)
         new = replace(new, q=q, warm_start=warm_start(mechanism.system, solution))
         new = replace(new, engagement=next_engagement(mechanism, new))
         for _ in range(self.projections):
             new = projected_along(mechanism, new, problem, solution.factors)
-        return new, step_info(mechanism, joints, problem, solution, new, dt)
+        return new, step_info(mechanism, kinematics, problem, solution, new, dt)
 
     def at_solution(self) -> "SemiImplicitEuler | None":
         """See `Scheme.at_solution`."""
@@ -100,8 +100,8 @@ def _turning(mechanism: Mechanism, state: State) -> Array:
     """Ġ v: rates of the rows' speeds while bodies move on, (rows, nodes, *batch)."""
 
     def speeds(state):
-        twist, joints = with_world(body_twists(state)), joint_kinematics(mechanism, state)
-        return row_rates(mechanism, joints, interval, SurfaceVelocity(), twist)
+        twist, kinematics = with_world(body_twists(state)), system_kinematics(mechanism, state)
+        return row_rates(mechanism, kinematics, interval, SurfaceVelocity(), twist)
 
     no_time = jnp.zeros((), state.time.dtype)
     interval = Interval(jnp.ones_like(no_time), force_time=no_time)

@@ -16,13 +16,13 @@ from ..build.checks.values import is_traced
 from ..build.start import START_ERROR
 from ..model.batch import batch_shape
 from ..model.kinematics import (
-    JointKinematics,
+    Kinematics,
     Mechanism,
     coordinate_speeds,
     gather_coordinates,
     joint_coordinates,
-    joint_kinematics,
     quaternion_components,
+    system_kinematics,
     with_unit_quaternions,
 )
 from ..model.measures import element_errors
@@ -77,7 +77,7 @@ def _projected(
         state = projected(mechanism, state)
     after = element_errors(mechanism, state)
     if velocities:
-        twist = surface_twists(mechanism, joint_kinematics(mechanism, state), state)[:, :-1]
+        twist = surface_twists(mechanism, system_kinematics(mechanism, state), state)[:, :-1]
         q = quaternion_components(state)
         v, omega = quat_rotate(q, twist[:3]), quat_rotate(q, twist[3:])
         state = replace(state, velocity=v, omega=omega)
@@ -87,7 +87,7 @@ def _projected(
 @jax.jit
 def _all_speeds(system: System, state: State) -> Array:
     mechanism, state = ready(system, state)
-    return surface_speeds(mechanism, joint_kinematics(mechanism, state), state)
+    return surface_speeds(mechanism, system_kinematics(mechanism, state), state)
 
 
 def _warn_of_gaps(system: System, before: Array, after: Array) -> None:
@@ -117,22 +117,20 @@ def measured(
     state, cause = carry
     still, broken = cause != Cause.NONE, cause == Cause.STATE
     at = with_unit_quaternions(chosen(broken, safe, state))
-    joints = joint_kinematics(mechanism, at)
-    q = joint_coordinates(mechanism, joints, at)
+    kinematics = system_kinematics(mechanism, at)
+    q = joint_coordinates(mechanism, kinematics, at)
     known = jnp.where(broken, state.q, q)
     state = replace(state, q=jnp.where(still, stop_gradient(known), known))
     if info is None:
         return state, None
-    read = without(still, {"q": q, "qd": surface_speeds(mechanism, joints, at)})
+    read = without(still, {"q": q, "qd": surface_speeds(mechanism, kinematics, at)})
     return state, replace(info, **read)
 
 
-def surface_speeds(
-    mechanism: Mechanism, joints: tuple[JointKinematics, ...], state: State
-) -> Array:
-    """See `speeds`; joints: kinematics of the state."""
-    twist = surface_twists(mechanism, joints, state)
-    groups = zip(mechanism.system.groups, joints, strict=False)
+def surface_speeds(mechanism: Mechanism, kinematics: Kinematics, state: State) -> Array:
+    """See `speeds`; kinematics: of the state."""
+    twist = surface_twists(mechanism, kinematics, state)
+    groups = zip(mechanism.system.groups, kinematics.joints, strict=True)
     parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
     return gather_coordinates(mechanism, parts, state)
 

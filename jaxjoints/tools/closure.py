@@ -38,8 +38,8 @@ from ..model.kinematics import (
     coordinate_speeds,
     gather_coordinates,
     joint_coordinates,
-    joint_kinematics,
     quaternion_components,
+    system_kinematics,
     transmission_rows,
     with_unit_quaternions,
     with_world,
@@ -267,8 +267,8 @@ def _assembled(
     equal = _of_equal_bodies(mechanism, size)
     closed = search.worst <= _tolerance(search.best, size)
     state = _with_derivative(equal, guess, search.best, closed)
-    known = joint_kinematics(mechanism, state)
-    q = joint_coordinates(mechanism, known, state)
+    kinematics = system_kinematics(mechanism, state)
+    q = joint_coordinates(mechanism, kinematics, state)
     state = replace(state, q=q)
     twist = _fitting_twists(
         mechanism_of(with_goals(placed, joints, 0 * search.present), axes), state
@@ -316,12 +316,12 @@ def _of_equal_bodies(mechanism: Mechanism, size: Array) -> Mechanism:
 
 def _problem(mechanism: Mechanism, state: State, damping: Array) -> tuple[RowProblem, Array]:
     """The problem of a damped step, and the coordinates at the state."""
-    joints = joint_kinematics(mechanism, state)
+    kinematics = system_kinematics(mechanism, state)
     interval = Interval(jnp.ones((), damping.dtype))
-    problem = row_problem(mechanism, joints, interval, Closing(damping))
+    problem = row_problem(mechanism, kinematics, interval, Closing(damping))
     A = diagonal(problem)
     problem = replace(problem, diagonal=A, compliance=problem.compliance + damping[None, None] * A)
-    return problem, joint_coordinates(mechanism, joints, state)
+    return problem, joint_coordinates(mechanism, kinematics, state)
 
 
 def _errors(problem: RowProblem, damping: Array) -> tuple[Array, Array]:
@@ -478,10 +478,10 @@ def _fitting_twists(mechanism: Mechanism, state: State) -> Array:
     """Twists in body axes, (6, bodies + 1, *batch), that joints allow, at the wanted speeds: the
     state's after the least change, weights included.
     """
-    joints = joint_kinematics(mechanism, state)
+    kinematics = system_kinematics(mechanism, state)
     twist, now = with_world(body_twists(state)), jnp.zeros((), state.time.dtype)
     interval = Interval(jnp.ones_like(now), force_time=now, twist=twist)
-    problem = row_problem(mechanism, joints, interval, ClosingSpeeds(), twist)
+    problem = row_problem(mechanism, kinematics, interval, ClosingSpeeds(), twist)
     impulse, _ = solve_linear(regularized(problem))
     return twist + with_world(body_velocities(problem, impulse))
 
@@ -490,12 +490,12 @@ def _closure(
     mechanism: Mechanism, state: State, twist: Array, joints: int, size: Array, count: Array
 ) -> Closure:
     """See `Closure`; joints: how many joints of the mechanism are no goals."""
-    system, known = mechanism.system, joint_kinematics(mechanism, state)
+    system, kinematics = mechanism.system, system_kinematics(mechanism, state)
     errors = element_errors(mechanism, state)
     ends = np.cumsum([len(system.topology.joints), len(system.topology.transmissions)])
     of_joints, of_goals, of_transmissions, of_constraints = jnp.split(errors, [joints, *ends])
     values, speeds = [], []
-    for group, joint in zip(system.groups, known, strict=False):
+    for group, joint in zip(system.groups, kinematics.joints, strict=True):
         q, places = joint.rows.q, np.array(group.joints)
         off, rate = jnp.zeros_like(q), jnp.zeros_like(q)
         qd = coordinate_speeds(group, joint, twist)
@@ -512,7 +512,7 @@ def _closure(
         values.append(off)
         speeds.append(rate)
     for group in system.transmissions:
-        value, _ = transmission_rows(mechanism, group, known)
+        value, _ = transmission_rows(mechanism, group, kinematics)
         for law in group.laws:
             worst = law.violation(value[law.coordinate])
             of_transmissions = of_transmissions.at[np.array(group.members)].max(worst)

@@ -13,8 +13,8 @@ from ..algebra.compiler import QUICK
 from ..model.groups import Group, JointGroup
 from ..model.kinematics import (
     coordinate_wrenches,
-    joint_kinematics,
     prepare,
+    system_kinematics,
     transmission_rows,
     with_unit_quaternions,
     wrenches_on_bodies,
@@ -209,23 +209,23 @@ def _measured(system: System, state: State) -> dict[str, Any]:
     along: of the coordinates of each group of joints; squares: M^-½ of all bodies
     """
     mechanism = prepare(system, 0)
-    joints = joint_kinematics(mechanism, with_unit_quaternions(state))
+    kinematics = system_kinematics(mechanism, with_unit_quaternions(state))
     groups = mechanism.system.groups
     wrenches = [
         wrenches_on_bodies(group, joint, range(6 - group.coupling.dof))
-        for group, joint in zip(groups, joints, strict=False)
+        for group, joint in zip(groups, kinematics.joints, strict=True)
         if group.coupling.dof < 6
     ]
     for group in mechanism.system.transmissions:
         if group.held:
-            sides = transmission_rows(mechanism, group, joints)[1]
+            sides = transmission_rows(mechanism, group, kinematics)[1]
             wrenches.append(tuple(side[:, np.array(group.held)] for side in sides))
     locked = jnp.zeros(len(system.topology.joints), bool)
-    for group, joint in zip(groups, joints, strict=False):
+    for group, joint in zip(groups, kinematics.joints, strict=True):
         if group.coupling.dof > 1:
             locked = locked.at[np.array(group.joints)].set(singular(group, joint))
     errors = element_errors(mechanism, state)
-    wrenches += [rows.H for rows in joints[len(groups) :]]
+    wrenches += [rows.H for rows in kinematics.constraints]
     elements = groups, mechanism.system.transmissions, mechanism.system.constraints
     firsts = np.cumsum([0, len(system.topology.joints), len(system.topology.transmissions)])
     for n, of_kind in zip(firsts, elements, strict=True):
@@ -240,7 +240,7 @@ def _measured(system: System, state: State) -> dict[str, Any]:
         "wrenches": wrenches,
         "along": [
             coordinate_wrenches(group, joint) if group.coupling.dof else None
-            for group, joint in zip(groups, joints, strict=False)
+            for group, joint in zip(groups, kinematics.joints, strict=True)
         ],
     }
 

@@ -215,9 +215,9 @@ def placement(
         plain = {"attachment": (0.0, 0.0), "springs": None, "max_effort": None}
         groups.append(replace(group, laws=laws, **plain))
     transmissions = [
-        replace(group, laws=_ranges(group, batch), springs=None) for group in system.transmissions
+        replace(group, laws=_ranges(group, batch), softness=None) for group in system.transmissions
     ]
-    constraints = tuple(replace(group, springs=None) for group in system.constraints)
+    constraints = tuple(replace(group, softness=None) for group in system.constraints)
     start = system.coordinates
     for j, goal in enumerate(goals.values()):
         groups.append(_held(system, batch, goal, len(system.topology.joints) + j, start))

@@ -16,7 +16,7 @@ from ..model.batch import batch_shape
 from ..model.kinematics import (
     coordinate_indices,
     joint_coordinates,
-    joint_kinematics,
+    system_kinematics,
 )
 from ..model.measures import body_poses
 from ..model.state import STATE_RANKS, Info, State
@@ -253,12 +253,12 @@ def _quantities(system: System, state: State) -> dict[str, Any]:
     """
     poses, energy = body_poses(system, state), energies(system, state)
     mechanism, state = ready(system, state)
-    groups, joints = mechanism.system.groups, joint_kinematics(mechanism, state)
+    groups, kinematics = mechanism.system.groups, system_kinematics(mechanism, state)
     environments, count = state.time.shape[0], len(system.topology.joints)
     W = jnp.zeros((6, 6, count, environments), state.q.dtype)
     errors = jnp.zeros((count, environments), state.q.dtype)
     points = [jnp.zeros((3, 0, environments), state.q.dtype)]
-    for group, joint in zip(groups, joints, strict=False):
+    for group, joint in zip(groups, kinematics.joints, strict=True):
         members, rows = np.array(group.joints), joint.rows
         shape = (6, 6, len(group.joints), environments)
         W = W.at[:, :, members].set(jnp.broadcast_to(rows.W[:6], shape))
@@ -269,8 +269,8 @@ def _quantities(system: System, state: State) -> dict[str, Any]:
             points.append(T.rotate_inverse(group.coupling.touch(T)[0].point - T.p))
     return {
         "poses": jnp.concatenate([poses.p, poses.q]).transpose(2, 1, 0),
-        "coordinates": joint_coordinates(mechanism, joints, state).T,
-        "speeds": surface_speeds(mechanism, joints, state).T,
+        "coordinates": joint_coordinates(mechanism, kinematics, state).T,
+        "speeds": surface_speeds(mechanism, kinematics, state).T,
         "errors": errors.T,
         "energies": jnp.stack([energy.kinetic, energy.gravity, energy.springs], axis=-1),
         "contact_points": jnp.concatenate(points, axis=1).transpose(2, 1, 0),

@@ -24,7 +24,7 @@ from jaxjoints.assembly.layout import layout, mechanism_of
 from jaxjoints.assembly.problem import aimed_again, row_problem
 from jaxjoints.assembly.targets import EndPosition, Projection, Step, SurfaceVelocity
 from jaxjoints.laws.transmissions import Mimic
-from jaxjoints.model.kinematics import body_twists, joint_kinematics, with_world
+from jaxjoints.model.kinematics import body_twists, system_kinematics, with_world
 from support import mechanisms
 from support.mechanisms import compiled
 
@@ -40,7 +40,7 @@ def rows(system, state):
     mechanism = mechanism_of(system, state.time.ndim)
     twist = with_world(body_twists(state))
     interval = Interval(jnp.asarray(DT), twist=twist)
-    return mechanism, joint_kinematics(mechanism, state), twist, interval
+    return mechanism, system_kinematics(mechanism, state), twist, interval
 
 
 def free_body():
@@ -51,9 +51,9 @@ def free_body():
 
 def test_a_system_without_rows_is_solved_like_any_other():
     system, state = free_body()
-    mechanism, joints, twist, interval = rows(system, state)
+    mechanism, kinematics, twist, interval = rows(system, state)
     for target in (Step(), EndPosition(interval.dt), SurfaceVelocity(), Projection()):
-        problem = row_problem(mechanism, joints, interval, target, twist)
+        problem = row_problem(mechanism, kinematics, interval, target, twist)
         solution = Newton().solve(problem)
         np.testing.assert_array_equal(solution.impulse, 0)
         np.testing.assert_array_equal(solution.residual, 0)
@@ -122,10 +122,10 @@ def test_motion_does_not_depend_on_the_order_in_which_joints_are_declared(order)
 
 def test_rows_that_aim_again_are_those_of_a_problem_of_their_own():
     system, state = mechanisms.mixed()
-    mechanism, joints, twist, interval = rows(system, state)
+    mechanism, kinematics, twist, interval = rows(system, state)
     once = Interval(jnp.ones_like(interval.dt))
-    nearby = row_problem(mechanism, joints, interval, Step(), twist)
-    again = aimed_again(mechanism, joints, once, Projection(), nearby)
-    alone = row_problem(mechanism, joints, once, Projection())
+    nearby = row_problem(mechanism, kinematics, interval, Step(), twist)
+    again = aimed_again(mechanism, kinematics, once, Projection(), nearby)
+    alone = row_problem(mechanism, kinematics, once, Projection())
     assert layout(system).bounded and not again.bounds, "a projection bounds no stop"
     jax.tree.map(np.testing.assert_array_equal, again, alone)

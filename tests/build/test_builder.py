@@ -370,4 +370,4 @@ def test_a_compliance_of_the_builder_leaves_joints_without_bilateral_rows_alone(
     world.contact("foot", Sphere(0.3), HalfSpace(), child="ball")
     system, _ = world.build()
     for name in ("free", "foot"):
-        assert system.joint(name).springs.damping.shape == (0,)
+        assert system.joint(name).softness.damping.shape == (0,)

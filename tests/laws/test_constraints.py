@@ -11,7 +11,7 @@ import pytest
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import quat_conjugate, quat_multiply
 from jaxjoints.assembly.layout import mechanism_of
-from jaxjoints.model.kinematics import body_twists, joint_kinematics
+from jaxjoints.model.kinematics import body_twists, system_kinematics
 from support import oracle
 from support.mechanisms import compiled
 from support.refusals import refused
@@ -120,9 +120,8 @@ def row_program(system, state):
     def rows(q, qd, t):
         mechanism, at = mechanism_of(system, 0), placed(system, state, q, qd, t)
         twist, speeds, errors = body_twists(at), [], []
-        for group, kinematics in zip(
-            mechanism.system.constraints, joint_kinematics(mechanism, at), strict=True
-        ):
+        of_groups = system_kinematics(mechanism, at).constraints
+        for group, kinematics in zip(mechanism.system.constraints, of_groups, strict=True):
             for i, member in enumerate(group.members):
                 speed = kinematics.drift[:, i]
                 for H, b in zip(kinematics.H, group.bodies[i], strict=True):

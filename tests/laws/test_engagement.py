@@ -1,9 +1,6 @@
 """Limits that engage and let go: ArtiSynth's sequences and scenes, chattering, derivatives."""
 
-import importlib
-import sys
 import warnings
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -27,13 +24,13 @@ from jaxjoints import (
 from jaxjoints.laws.transmissions import Weighted
 from support import artisynth_scenes as scenes
 from support import mechanisms, oracle
+from support.examples import FOLDER, example
 from support.mechanisms import X, compiled
 
 SAME_POSE, SAME_MULTIPLIER = 1e-9, 1e-6
 SAME_TWIST = 1e-9
 # What a lock leaves of a speed of 0.5 m/s, a rounding of the mass in each step.
 HELD = 1e-11
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SEQUENCES = oracle.load("artisynth_engagement")
 
@@ -161,9 +158,8 @@ def test_scenes_of_artisynth_one_step_ahead(name):
 
 @pytest.fixture(scope="module")
 def chattering():
-    sys.path.insert(0, str(EXAMPLES))
-    yield importlib.import_module("chattering")
-    sys.path.remove(str(EXAMPLES))
+    with example("chattering") as module:
+        yield module
 
 
 def test_tolerance_ends_chattering(chattering):
@@ -185,7 +181,7 @@ def test_oscillation_between_two_limits(chattering, tmp_path):
     assert np.abs(found["default"].position).max() < 2.0 + 1e-6
     chattering.draw(tmp_path / "picture.png", found, found)
     pixels = imread(tmp_path / "picture.png")
-    assert pixels[..., :3].min() < 0.5 and (EXAMPLES / "chattering.png").stat().st_size < 100e3
+    assert pixels[..., :3].min() < 0.5 and (FOLDER / "chattering.png").stat().st_size < 100e3
 
 
 def on_rail(laws, **options):

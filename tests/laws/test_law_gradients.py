@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxjoints import (
     Armature,
+    Baumgarte,
     Bushing,
     Compliance,
     Damping,
@@ -62,11 +63,12 @@ LAWS = {
     ),
 }
 # Softness of joints whose frames are apart.
-SPRINGS = {
+SOFTNESS = {
     "bushing": Bushing((40.0, 50.0, 60.0), (1.0, 2.0, 3.0)),
     "compliance": Compliance((0.02, 0.03, 0.0), (1.0, 2.0, 3.0)),
+    "baumgarte": Baumgarte((0.05, 0.06, 0.07)),
 }
-CASES = [*LAWS, *SPRINGS, "joint that is off", "cone"]
+CASES = [*LAWS, *SOFTNESS, "joint that is off", "cone"]
 APART = (0.05, -0.02, 0.03, 0.2, -0.3, 0.1)
 
 
@@ -80,7 +82,7 @@ def built():
         along = [replace(law, coordinate=k) for k in range(3) for law in laws[k]]
         world.body(f"{i // 3}", mass=2.0, inertia=(0.1, 0.1, 0.1))
         world.joint(f"{i // 3}", Translation(), child=f"{i // 3}", laws=along, q=q, qd=qd)
-    for name, softness in SPRINGS.items():
+    for name, softness in SOFTNESS.items():
         world.body(name, mass=2.0, inertia=(0.1, 0.1, 0.1))
         world.joint(name, Translation(), child=name, softness=softness)
     world.body("off", mass=2.0, inertia=(0.1, 0.1, 0.1))
@@ -93,7 +95,7 @@ def built():
     world.transmission("cone", SwingCone(0.3, 0.2), joints="cone", laws=laws)
     system, state = world.build()
     # Turned off the surfaces of their joints.
-    for name in SPRINGS:
+    for name in SOFTNESS:
         body = system.body(name)
         turn = jnp.array([1.0, *(x / 2 for x in APART[3:])])
         state = replace(
@@ -114,8 +116,8 @@ def parts(system, name):
             return system.with_transmission("cone", transmission=transmission, laws=laws)
 
         return (record.transmission, record.laws), put
-    if name in SPRINGS:
-        return system.joint(name).springs, lambda s, x: s.with_joint(name, springs=x)
+    if name in SOFTNESS:
+        return system.joint(name).softness, lambda s, x: s.with_joint(name, softness=x)
     if name not in LAWS:
         record = system.joint("off")
         return (record.laws, record.erp), lambda s, x: s.with_joint("off", laws=x[0], erp=x[1])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jaxjoints import (
+    Baumgarte,
     Bushing,
     Compliance,
     Fixed,
@@ -81,6 +82,26 @@ def test_rows_give_way_one_by_one():
     np.testing.assert_allclose(final.position[:, 0], [0.0, -3.0 * MASS / k, 0.0], atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.*miss each other")
+@pytest.mark.parametrize("dt", [2e-3, 1e-3])
+def test_errors_decay_with_the_time_constant_at_any_step(dt):
+    T, error = 0.05, 0.1
+    system, state = mounted(Baumgarte((T, T, 2 * T, T, T, T)), pose=(error, 0.0, error))
+    fast, _, slow = at_time(system, state, dt, round(T / dt)).position[:, 0]
+    assert fast == pytest.approx(error * (1 - dt / T) ** (T / dt), abs=EXACT)
+    assert fast == pytest.approx(error * np.exp(-1), rel=dt / T)
+    assert slow == pytest.approx(error * (1 - dt / T / 2) ** (T / dt), abs=EXACT)
+
+
+@pytest.mark.filterwarnings("ignore:.*miss each other")
+def test_rows_with_a_time_constant_are_rigid():
+    """A weight does not sag, and steps longer than the time constant remove all the error."""
+    system, state = mounted(Baumgarte(1e-3), weight=5.0, pose=(0.0, 0.0, 0.1))
+    position = at_time(system, state, 5e-3, 3).position[:, 0]
+    np.testing.assert_allclose(position, 0.0, atol=EXACT)
+    assert system.joint("mount").rigid
+
+
 def homogeneous(numbers):
     T = np.reshape(numbers, (4, 4))
     return T[:3, 3], T[:3, :3]
@@ -103,7 +124,7 @@ def test_the_damping_that_a_compliance_stands_for_is_that_of_artisynth(name):
             frame_D=homogeneous(joint["T_DB"]),
             softness=Compliance(joint["compliance"][:5]),
         )
-        springs = world._joints["hinge"].softness.springs
+        springs = world._joints["hinge"].softness.softness
         np.testing.assert_allclose(springs.damping, joint["damping"][:5], rtol=1e-12)
 
 
@@ -113,6 +134,7 @@ def test_what_is_wrong_with_springs_is_said():
         (Compliance(1e-3, np.nan), "damping nan must be finite"),
         (Bushing((1.0, 2.0), 0.0), r"stiffness has shape \(2,\); it must be \(6,\)"),
         (Bushing(1.0, -1.0), "damping -1.0 must be >= 0"),
+        (Baumgarte(0.0), "time_constant 0.0 must be > 0"),
         (0.2, "softness 0.2 must be a Softness"),
     ):
         with pytest.raises(ValueError, match=f"joint 'mount': {words}"):

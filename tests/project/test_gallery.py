@@ -1,9 +1,6 @@
 """The gallery has a picture of each public coupling, and draws what is there."""
 
-import importlib
 import inspect
-import sys
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +8,9 @@ import pytest
 from matplotlib.image import imread
 
 import jaxjoints
+from support.examples import FOLDER, example
 from support.mechanisms import compiled
 
-FOLDER = Path(__file__).parents[2] / "examples"
 DIFFERENCED = 1e-4  # central differences of step 1e-2, of rates of order one
 LARGEST = 250e3  # of a file [bytes]
 BASES = (jaxjoints.Coupling, jaxjoints.Chart, jaxjoints.Residual)
@@ -28,9 +25,8 @@ COUPLINGS = [
 
 @pytest.fixture(scope="module")
 def gallery():
-    sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module("gallery")
-    sys.path.remove(str(FOLDER))
+    with example("gallery") as module:
+        yield module
 
 
 @pytest.fixture(scope="module")

@@ -1,26 +1,21 @@
 """The example that designs a linkage: simulated paths are the exact ones."""
 
-import importlib
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support.examples import example
 from support.mechanisms import compiled
 
-FOLDER = Path(__file__).parents[2] / "examples"
 # First order in steps of 0.1 rad, whose projections move the crank too; more where links align.
 OF_A_STEP = 1e-2
 
 
 @pytest.fixture(scope="module")
 def linkage():
-    sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module("linkage")
-    sys.path.remove(str(FOLDER))
+    with example("linkage") as module:
+        yield module
 
 
 def exact(linkage, lengths):

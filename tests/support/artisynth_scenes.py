@@ -36,7 +36,7 @@ from jaxjoints import (
 from jaxjoints.algebra.spatial import quat_rotate
 from jaxjoints.assembly.layout import layout
 from jaxjoints.laws.transmissions import Mimic
-from jaxjoints.model.kinematics import joint_kinematics, prepare
+from jaxjoints.model.kinematics import prepare, system_kinematics
 from support import oracle
 from support.mechanisms import compiled
 
@@ -168,8 +168,8 @@ def world(names):
     system, state = builder.build()
     # Set afterwards: the builder refuses those that are negative.
     for owner, damping in softened.items():
-        springs = system.joint(owner).springs
-        system = system.with_joint(owner, springs=replace(springs, damping=jnp.asarray(damping)))
+        springs = system.joint(owner).softness
+        system = system.with_joint(owner, softness=replace(springs, damping=jnp.asarray(damping)))
     return system, state
 
 
@@ -218,7 +218,7 @@ def starts(names):
 def stepped(system, state, dt):
     """One step and one projection with new rows, and the rows of the step."""
     mechanism = prepare(system, 1, layout(system).orders)
-    W = tuple(place.rows.W for place in joint_kinematics(mechanism, state))
+    W = tuple(place.rows.W for place in system_kinematics(mechanism, state).joints)
     moved, info = step(system, state, dt=dt, scheme=SCHEME)
     return moved, project(system, moved, iterations=1), info, W
 
@@ -307,7 +307,7 @@ def after(names, dt, gravity):
     }
     moved, new, info, W = stepped(system, replace(state, **first), dt)
     rows = {}
-    for group, order, w in zip(system.groups, layout(system).orders, W, strict=False):
+    for group, order, w in zip(system.groups, layout(system).orders, W, strict=True):
         for place, joint in enumerate(order):
             name = system.topology.joints[group.joints[joint]]
             rows[name] = np.asarray(w[:, :, place])

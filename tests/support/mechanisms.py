@@ -20,7 +20,7 @@ from jaxjoints.assembly.group_rows import Interval
 from jaxjoints.assembly.layout import mechanism_of
 from jaxjoints.assembly.problem import row_problem
 from jaxjoints.assembly.targets import Step
-from jaxjoints.model.kinematics import body_twists, joint_kinematics, with_world
+from jaxjoints.model.kinematics import body_twists, system_kinematics, with_world
 from support.couplings_catalog import PointOnSphere
 from support.quick import QUICK
 
@@ -42,8 +42,8 @@ def compiled(function, **options):
 def rows_of_step(system, state, dt):
     """The rows of a step of dt from a state, without forces."""
     mechanism = mechanism_of(system, state.time.ndim)
-    twist, joints = with_world(body_twists(state)), joint_kinematics(mechanism, state)
-    return row_problem(mechanism, joints, Interval(jnp.asarray(dt), twist=twist), Step(), twist)
+    twist, kinematics = with_world(body_twists(state)), system_kinematics(mechanism, state)
+    return row_problem(mechanism, kinematics, Interval(jnp.asarray(dt), twist=twist), Step(), twist)
 
 
 def single(tree):

@@ -10,7 +10,7 @@ from jaxjoints.model.kinematics import (
     body_twists,
     coordinate_speeds,
     gather_coordinates,
-    joint_kinematics,
+    system_kinematics,
     with_world,
 )
 from jaxjoints.simulate.surface import ready
@@ -43,7 +43,7 @@ def speeds_along(system, at, moving):
     """q̇ of bodies with the velocities of one state along the coordinates of another."""
     mechanism, at = ready(system, at)
     twist = with_world(body_twists(replace(at, velocity=moving.velocity, omega=moving.omega)))
-    groups = zip(mechanism.system.groups, joint_kinematics(mechanism, at), strict=False)
+    groups = zip(mechanism.system.groups, system_kinematics(mechanism, at).joints, strict=True)
     parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
     return gather_coordinates(mechanism, parts, at)
 

@@ -9,7 +9,7 @@ import numpy as np
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import tangent_of
 from jaxjoints.assembly.layout import mechanism_of
-from jaxjoints.model.kinematics import joint_kinematics
+from jaxjoints.model.kinematics import system_kinematics
 from jaxjoints.schemes.instant import free_rate
 from support import oracle
 from support.mechanisms import Y, Z
@@ -131,7 +131,7 @@ def multipliers(system, state, info, name):
     """The forces along the rows of a joint, from its wrench on its child."""
     mech = mechanism_of(system, 0)
     free = free_rate(mech, state, jj.Control())
-    joints = joint_kinematics(mech, state, free=free)
+    joints = system_kinematics(mech, state, free=free).joints
     index = system.topology.joints.index(name)
     for group, joint in zip(mech.system.groups, joints, strict=True):
         if index not in group.joints:

@@ -11,7 +11,7 @@ from ...algebra.options import near_matches
 from ...algebra.pytree import replace
 from ...couplings.coupling import Coupling
 from ...couplings.nonholonomic import extra_rows
-from ...laws.softness import Bushing, Compliance, Softness
+from ...laws.softness import Baumgarte, Bushing, Compliance, Softness
 from ...model.system import WORLD
 from ..specs import BodySpec
 from .values import at_once, is_traced, precision, read_numbers
@@ -62,13 +62,13 @@ def warn_of_mass_ratio(owner: str, bodies: Mapping[str, BodySpec], child: str, p
 
 
 def read_softness(
-    owner: str, softness: Softness | Compliance | Bushing, rows: int
-) -> Softness | Compliance | Bushing:
+    owner: str, softness: Softness | Compliance | Bushing | Baumgarte, rows: int
+) -> Softness | Compliance | Bushing | Baumgarte:
     """The softness of bilateral rows, each of its numbers of shape (rows,), or None as before."""
-    if not isinstance(softness, (Softness, Compliance, Bushing)):
+    if not isinstance(softness, Softness | Compliance | Bushing | Baumgarte):
         raise ValueError(
-            f"{owner}: softness {softness!r} must be a Softness(erp=…, cfm=…), Compliance(…) or "
-            "Bushing(…)"
+            f"{owner}: softness {softness!r} must be a Softness(erp=…, cfm=…), Compliance(…), "
+            "Bushing(…) or Baumgarte(…)"
         )
     read = {}
     for field, value in vars(softness).items():
@@ -79,8 +79,10 @@ def read_softness(
         if is_traced(numbers):
             read[field] = jnp.broadcast_to(numbers, (rows,))
             continue
-        if (numbers < 0).any() or field == "erp" and (numbers > 1).any():
-            rule = "lie in [0, 1]" if field == "erp" else "be >= 0"
+        least = numbers > 0 if field == "time_constant" else numbers >= 0
+        if not least.all() or field == "erp" and (numbers > 1).any():
+            rules = {"erp": "lie in [0, 1]", "time_constant": "be > 0"}
+            rule = rules.get(field, "be >= 0")
             raise ValueError(f"{owner}: {field} {value} must {rule}")
         read[field] = np.broadcast_to(numbers, (rows,))
     return replace(softness, **read)
