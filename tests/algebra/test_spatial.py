@@ -10,7 +10,6 @@ import pytest
 
 from jaxjoints.algebra import spatial
 from jaxjoints.algebra.spatial import Pose
-from support.mechanisms import compiled
 
 BATCH_SHAPES = [(), (5,), (3, 4)]
 DTYPES = [jnp.float32, jnp.float64]
@@ -22,7 +21,7 @@ AXES = np.array(
 ).T
 AXES = AXES / np.linalg.norm(AXES, axis=0)
 
-rotation_matrix = compiled(spatial.so3_exp)
+rotation_matrix = jax.jit(spatial.so3_exp)
 dtypes = pytest.mark.parametrize("dtype", DTYPES)
 # Which dtype meets which shape is covered in full where dtypes and shapes are the subject.
 cases = pytest.mark.parametrize(
@@ -146,10 +145,10 @@ def test_functions_keep_dtype_and_trailing_axes(name, dtype, shape):
 def test_batch_equals_loop_and_vmap(name):
     """Float32 checks the rest: `dtype` does not enter how a function is batched."""
     function, arguments = operands(name, (3, 4), jnp.float32)
-    batch = compiled(function)(*arguments)
-    mapped = compiled(jax.vmap(jax.vmap(function, -1, -1), -1, -1))(*arguments)
+    batch = jax.jit(function)(*arguments)
+    mapped = jax.jit(jax.vmap(jax.vmap(function, -1, -1), -1, -1))(*arguments)
     assert_equal(mapped, batch, rounding(jnp.float32))
-    single = compiled(function)
+    single = jax.jit(function)
     for index in [(0, 0), (1, 3), (2, 1)]:
         item = partial(jax.tree.map, lambda leaf, index=index: leaf[(..., *index)])
         assert_equal(single(*item(arguments)), item(batch), rounding(jnp.float32))
@@ -160,8 +159,8 @@ def test_trailing_axes_of_size_one_broadcast(name):
     function, (first, *rest) = operands(name, (3, 1), jnp.float64)
     _, (_, *rest) = operands(name, (3, 4), jnp.float64)
     expanded = jax.tree.map(lambda leaf: jnp.repeat(leaf, 4, axis=-1), first)
-    full = compiled(function)(expanded, *rest)
-    narrow = compiled(function)(first, *rest)
+    full = jax.jit(function)(expanded, *rest)
+    narrow = jax.jit(function)(first, *rest)
     widened = jax.tree.map(lambda leaf, like: jnp.broadcast_to(leaf, like.shape), narrow, full)
     assert_equal(widened, full, rounding(jnp.float64))
 
@@ -203,8 +202,8 @@ def test_exponential_equals_its_power_series(dtype):
     r = rotation_vectors(dtype)
     expected = batch_last(power_series(skew_matrices(r), lambda n: 1 / math.factorial(n)))
     tolerance = rounding(dtype) + rounding(np.float64, SERIES)
-    assert_equal(compiled(spatial.so3_exp)(r), expected, tolerance)
-    q = compiled(spatial.quat_from_rotation_vector)(r)
+    assert_equal(jax.jit(spatial.so3_exp)(r), expected, tolerance)
+    q = jax.jit(spatial.quat_from_rotation_vector)(r)
     assert_equal(spatial.norm(q), np.ones(r.shape[1:]), rounding(dtype))
     assert_equal(spatial.quat_to_matrix(q), expected, tolerance)
 
@@ -214,14 +213,14 @@ def test_right_jacobian_equals_its_power_series(dtype):
     r = rotation_vectors(dtype)
     terms = power_series(skew_matrices(r), lambda n: (-1) ** n / math.factorial(n + 1))
     tolerance = rounding(dtype) + rounding(np.float64, SERIES)
-    assert_equal(compiled(spatial.so3_right_jacobian)(r), batch_last(terms), tolerance)
+    assert_equal(jax.jit(spatial.so3_right_jacobian)(r), batch_last(terms), tolerance)
 
 
 @dtypes
 def test_pose_exponential_equals_its_power_series(dtype):
     r = rotation_vectors(dtype)
     v = draw("vector", r.shape[1:], dtype)
-    T = compiled(Pose.exp)(jnp.concatenate([v, r]))
+    T = jax.jit(Pose.exp)(jnp.concatenate([v, r]))
     M = power_series(homogeneous(spatial.skew(r), v, 0.0), lambda n: 1 / math.factorial(n))
     tolerance = rounding(dtype) + rounding(np.float64, SERIES)
     assert_equal(homogeneous(T.R, T.p), M, tolerance)
@@ -232,7 +231,7 @@ def test_right_jacobian_times_its_inverse_is_one(dtype):
     angles = [angle for angle in ANGLES if angle != 2 * PI]
     r = rotation_vectors(dtype, angles)
     product = spatial.matmul(
-        compiled(spatial.so3_right_jacobian)(r), compiled(spatial.so3_right_jacobian_inverse)(r)
+        jax.jit(spatial.so3_right_jacobian)(r), jax.jit(spatial.so3_right_jacobian_inverse)(r)
     )
     one = np.broadcast_to(np.eye(3)[:, :, None, None], product.shape)
     assert_equal(product, one, rounding(dtype, 256))
@@ -243,7 +242,7 @@ def test_right_jacobian_times_its_inverse_is_one(dtype):
 def test_logarithm_inverts_exponential_up_to_pi(dtype):
     """To relative precision, so that tiny rotations are not lost."""
     r = rotation_vectors(dtype, UP_TO_PI[:-2] + [PI - 1e-4])
-    back = compiled(lambda r: spatial.quat_to_rotation_vector(spatial.quat_from_rotation_vector(r)))
+    back = jax.jit(lambda r: spatial.quat_to_rotation_vector(spatial.quat_from_rotation_vector(r)))
     error = np.linalg.norm(np.asarray(back(r) - r), axis=0)
     assert np.all(error <= rounding(dtype) * np.linalg.norm(np.asarray(r), axis=0))
 
@@ -251,19 +250,19 @@ def test_logarithm_inverts_exponential_up_to_pi(dtype):
 @dtypes
 def test_logarithm_of_every_rotation_is_the_short_way(dtype):
     r = rotation_vectors(dtype)
-    q = compiled(spatial.quat_from_rotation_vector)(r)
-    log = compiled(spatial.quat_to_rotation_vector)(q)
+    q = jax.jit(spatial.quat_from_rotation_vector)(r)
+    log = jax.jit(spatial.quat_to_rotation_vector)(q)
     assert np.all(np.linalg.norm(np.asarray(log), axis=0) <= PI + rounding(dtype))
     assert_equal(spatial.so3_exp(log), spatial.so3_exp(r), rounding(dtype))
     R = spatial.so3_exp(r)
-    assert_equal(spatial.so3_exp(compiled(spatial.so3_log)(R)), R, rounding(dtype))
+    assert_equal(spatial.so3_exp(jax.jit(spatial.so3_log)(R)), R, rounding(dtype))
 
 
 @dtypes
 def test_logarithm_ignores_sign_and_length_of_the_quaternion(dtype):
     exact_half_turns = jnp.concatenate([jnp.zeros((1, AXES.shape[1])), AXES]).astype(dtype)
-    swept = compiled(spatial.quat_from_rotation_vector)(rotation_vectors(dtype))
-    log = compiled(spatial.quat_to_rotation_vector)
+    swept = jax.jit(spatial.quat_from_rotation_vector)(rotation_vectors(dtype))
+    log = jax.jit(spatial.quat_to_rotation_vector)
     for q in (exact_half_turns, swept):
         np.testing.assert_array_equal(log(-q), log(q))
         assert_equal(log(3 * q), log(q), rounding(dtype))
@@ -273,8 +272,8 @@ def test_logarithm_ignores_sign_and_length_of_the_quaternion(dtype):
 
 @dtypes
 def test_quaternion_survives_the_matrix(dtype):
-    q = compiled(spatial.quat_from_rotation_vector)(rotation_vectors(dtype))
-    back = compiled(spatial.quat_from_matrix)(spatial.quat_to_matrix(q))
+    q = jax.jit(spatial.quat_from_rotation_vector)(rotation_vectors(dtype))
+    back = jax.jit(spatial.quat_from_matrix)(spatial.quat_to_matrix(q))
     assert np.all(np.asarray(back[0]) >= 0)
     overlap = np.abs(np.asarray(spatial.dot(q, back)))
     assert_equal(overlap, np.ones_like(overlap), rounding(dtype))
@@ -326,14 +325,14 @@ def test_norm_and_unit_are_safe_at_zero(dtype):
     assert_equal(spatial.unit(zero), np.zeros((3, 2)), 0.0)
     assert_equal(jax.grad(lambda v: jnp.sum(spatial.norm(v)))(zero), np.zeros((3, 2)), 0.0)
     for v in (zero[:, 0], tiny[:, 0]):
-        assert_finite(compiled(jax.jacfwd(jax.jacrev(spatial.unit)))(v))
+        assert_finite(jax.jit(jax.jacfwd(jax.jacrev(spatial.unit)))(v))
 
 
 @dtypes
 def test_basis_is_a_right_handed_orthonormal_triad(dtype):
     nearly = spatial.unit(jnp.array([1e-4, -1e-5, -1.0], dtype))[:, None]
     a = jnp.concatenate([AXES.astype(dtype), nearly, draw("unit", (20,), dtype)], axis=1)
-    p, q = compiled(spatial.basis)(a)
+    p, q = jax.jit(spatial.basis)(a)
     frame = jnp.stack([p, q, a], axis=1)
     one = np.broadcast_to(np.eye(3)[:, :, None], frame.shape)
     assert_equal(spatial.matmul(spatial.transpose(frame), frame), one, rounding(dtype))
@@ -396,11 +395,11 @@ def test_constants_take_the_precision_of_what_they_meet(dtype):
 def test_pose_logarithm_inverts_exponential(dtype):
     r = rotation_vectors(dtype, UP_TO_PI[:-2] + [PI - 1e-4])
     twist = jnp.concatenate([draw("vector", r.shape[1:], dtype), r])
-    assert_equal(compiled(lambda t: Pose.exp(t).log())(twist), twist, rounding(dtype, 64))
+    assert_equal(jax.jit(lambda t: Pose.exp(t).log())(twist), twist, rounding(dtype, 64))
     T = Pose.from_rotation_vector(
         rotation_vectors(dtype), draw("vector", (len(ANGLES), AXES.shape[1]), dtype)
     )
-    back = compiled(lambda T: Pose.exp(T.log()))(T)
+    back = jax.jit(lambda T: Pose.exp(T.log()))(T)
     assert_equal((back.p, back.R), (T.p, T.R), rounding(dtype, 64))
 
 
@@ -409,8 +408,8 @@ def test_error_twist_inverts_retract(dtype):
     r = rotation_vectors(dtype, UP_TO_PI[:-1])
     twist = jnp.concatenate([draw("vector", r.shape[1:], dtype), r])
     T = draw("pose", r.shape[1:], dtype)
-    moved = compiled(spatial.retract)(T, twist)
-    error = compiled(spatial.error_twist)(T.inverse() @ moved)
+    moved = jax.jit(spatial.retract)(T, twist)
+    error = jax.jit(spatial.error_twist)(T.inverse() @ moved)
     assert_equal(error[:3], twist[:3], rounding(dtype))
     short = np.asarray(jnp.sum(r * r, axis=0) < 3.0**2)
     assert_equal(np.asarray(error)[:, short], np.asarray(twist)[:, short], rounding(dtype))
@@ -478,12 +477,12 @@ def test_twist_of_is_the_rate_of_the_error_twist_along_a_curve():
 @dtypes
 def test_integrated_orientation_turns_at_omega(dtype):
     q, omega = draw("quaternion", (7,), dtype), draw("vector", (7,), dtype)
-    integrate = compiled(spatial.quat_integrate)
+    integrate = jax.jit(spatial.quat_integrate)
     half = integrate(integrate(q, omega, 0.4), omega, 0.4)
     assert_equal(integrate(q, omega, 0.8), half, rounding(dtype))
     for update in (spatial.quat_integrate, spatial.quat_integrate_linearized):
         at_rest = jnp.zeros((), dtype)
-        _, rate = compiled(partial(jax.jvp, partial(update, q, omega)))((at_rest,), (at_rest + 1,))
+        _, rate = jax.jit(partial(jax.jvp, partial(update, q, omega)))((at_rest,), (at_rest + 1,))
         spin = jnp.concatenate([jnp.zeros_like(omega[:1]), omega / 2])
         assert_equal(rate, spatial.quat_multiply(spin, q), rounding(dtype))
 
@@ -500,7 +499,7 @@ def test_linearized_update_turns_by_twice_the_arctangent(dtype):
 def test_derivative_of_exponential_is_the_right_jacobian(dtype):
     r = rotation_vectors(dtype)
     dr = draw("vector", r.shape[1:], dtype)
-    T, dT = compiled(lambda r, dr: jax.jvp(Pose.from_rotation_vector, (r,), (dr,)))(r, dr)
+    T, dT = jax.jit(lambda r, dr: jax.jvp(Pose.from_rotation_vector, (r,), (dr,)))(r, dr)
     expected = spatial.matvec(spatial.so3_right_jacobian(r), dr)
     assert_equal(spatial.twist_of(T, dT)[3:], expected, rounding(dtype, 128))
 
@@ -517,7 +516,7 @@ def test_derivative_of_logarithm_is_the_inverse_right_jacobian(dtype):
         return jax.jvp(log, (T,), (dT,))
 
     for log in (lambda T: spatial.quat_to_rotation_vector(T.q), lambda T: spatial.so3_log(T.R)):
-        taken, rate = compiled(partial(differentiate, log))(T, dT)
+        taken, rate = jax.jit(partial(differentiate, log))(T, dT)
         expected = spatial.matvec(spatial.so3_right_jacobian_inverse(taken), w)
         assert_equal(rate, expected, rounding(dtype, 256))
 
@@ -575,7 +574,7 @@ def difference_along(direction, operands, evaluate):
 def test_gradients_match_finite_differences(name):
     function, arguments = operands(name, (2,), jnp.float64)
     direction = direction_of(tuple(arguments))
-    evaluate = compiled(lambda x: gradient_of(function, x))
+    evaluate = jax.jit(lambda x: gradient_of(function, x))
     expected, _ = difference_along(direction, tuple(arguments), evaluate)
     _, gradient = evaluate(tuple(arguments))
     assert_equal(slope_along(direction, gradient), expected, 1e4 * STEP**2)
@@ -593,7 +592,7 @@ def test_two_derivatives_at_special_angles(name, dtype):
     r = rotation_vectors(dtype).reshape(3, -1)
     direction = direction_of(r)
 
-    @compiled
+    @jax.jit
     def evaluate(r):
         return jax.jvp(
             lambda r: gradient_of(lambda r: function(prepare(r)), (r,)), (r,), (direction,)
@@ -626,7 +625,7 @@ def test_angle_of_a_point_is_exact_to_rounding_in_all_quadrants_and_on_all_axes(
     points = np.concatenate([far_apart, [np.sin(turn), np.cos(turn)], on_axes], axis=1)
     y, x = points.astype(dtype)
     expected = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
-    found = np.asarray(compiled(spatial.arctan2)(jnp.asarray(y), jnp.asarray(x)))
+    found = np.asarray(jax.jit(spatial.arctan2)(jnp.asarray(y), jnp.asarray(x)))
     assert found.dtype == dtype
     assert np.all(abs(found - expected) <= 2.5 * rounding(dtype, 1) * abs(expected))
 
@@ -646,7 +645,7 @@ def test_logarithm_is_finite_at_exact_half_turns_and_at_no_rotation_at_all(dtype
     q = jnp.concatenate([half_turns, identities], axis=1).astype(dtype)
     log = spatial.quat_to_rotation_vector
     derivatives = jax.vmap(lambda q: (log(q), jax.jacrev(log)(q), jax.hessian(log)(q)), in_axes=-1)
-    assert_finite(compiled(derivatives)(q))
+    assert_finite(jax.jit(derivatives)(q))
 
 
 @dtypes
@@ -659,6 +658,6 @@ def test_float32_derivatives_agree_with_float64(dtype):
         inverse = jax.jacrev(spatial.so3_right_jacobian_inverse)
         return second(r), jacobian(r), inverse(r)
 
-    evaluate = compiled(jax.vmap(derivatives, in_axes=-1))
+    evaluate = jax.jit(jax.vmap(derivatives, in_axes=-1))
     r = rotation_vectors(dtype, [angle for angle in ANGLES if angle != 2 * PI]).reshape(3, -1)
     assert_equal(evaluate(r), evaluate(r.astype(jnp.float64)), rounding(dtype, 1024))

@@ -26,7 +26,6 @@ from jaxjoints.assembly.targets import EndPosition, Projection, Step, SurfaceVel
 from jaxjoints.laws.transmissions import Mimic
 from jaxjoints.model.kinematics import body_twists, system_kinematics, with_world
 from support import mechanisms
-from support.mechanisms import compiled
 
 DT = 5e-3
 # Rounding of float64 in speeds of some m/s, through effective masses of ratio 100.
@@ -63,7 +62,7 @@ def test_nothing_is_kept_for_the_next_step_where_nothing_is_bounded():
     system, state = mechanisms.chain(2)
     assert jax.tree.leaves(state.warm_start)[0].size == 0
     assert start_impulses(state) is None
-    new, _ = compiled(lambda state: step(system, state, dt=DT))(state)
+    new, _ = jax.jit(lambda state: step(system, state, dt=DT))(state)
     chex.assert_trees_all_equal_shapes(new.warm_start, state.warm_start)
 
 
@@ -76,7 +75,7 @@ def test_a_warm_start_has_an_impulse_for_each_row_and_each_bounded_law():
     world.joint("first", Hinge(Y), child="a", laws=laws)
     world.joint("second", Slider(X), child="b", parent="a", laws=[DryFriction(0.2)])
     system, state = world.build()
-    problem = compiled(lambda state: mechanisms.rows_of_step(system, state, DT))(state)
+    problem = jax.jit(lambda state: mechanisms.rows_of_step(system, state, DT))(state)
     assert [bound.upper is not None for bound in problem.bounds] == [False, False, True]
     kept = warm_start(system, Newton().solve(problem))
     chex.assert_trees_all_equal_shapes(kept, no_warm_start(system, (), state.q.dtype))
@@ -105,7 +104,7 @@ def tree(order):
     world.transmission("tie", Mimic(0.5), joints=("trunk", "right"))
     system, _ = world.build()
     state = system.state(q={"trunk": 0.29, "right": 0.145}, qd={"trunk": 2.0, "right": 1.0})
-    return system, compiled(lambda state: step(system, state, dt=DT)[0])(state)
+    return system, jax.jit(lambda state: step(system, state, dt=DT)[0])(state)
 
 
 @pytest.mark.parametrize(

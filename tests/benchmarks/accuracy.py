@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jaxjoints as jj
 from jaxjoints.solve.problem import TOLERATED, RowProblem, body_velocities
-from support.mechanisms import compiled, single
+from support.mechanisms import single
 from support.random_rows import Hinges
 from support.reference import exact
 
@@ -61,7 +61,7 @@ class Accuracy(NamedTuple):
     velocity: tuple[np.ndarray, np.ndarray]
 
 
-solve = compiled(jj.Newton.solve)
+solve = jax.jit(jj.Newton.solve)
 
 
 def accuracy(problem: RowProblem) -> Accuracy:
@@ -87,7 +87,7 @@ def accuracy(problem: RowProblem) -> Accuracy:
     )
 
 
-@compiled
+@jax.jit
 def once(problem: RowProblem, smoothing: jax.Array, start: tuple) -> tuple:
     """One Newton step, and the residual after it as a share of the speeds that cancel in it."""
     found = jj.Newton(smoothing, iterations=1, rescue=0).solve(problem, start)

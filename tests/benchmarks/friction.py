@@ -29,7 +29,6 @@ from jaxjoints.solve.problem import (
     speeds,
 )
 from support.contacts import contacts
-from support.mechanisms import compiled
 
 # Links, contacts of each, softness of the contacts as a share of the diagonal of A.
 FAMILIES = [(1, 1, 0.0), (1, 2, 0.0), (1, 2, 1e-2), (2, 2, 0.0), (2, 2, 1e-2), (3, 3, 1e-2)]
@@ -40,7 +39,7 @@ SOLVED = 1e-9
 FRICTIONS = [(0.1, 0.3), (0.3, 1.0)]
 
 
-@compiled
+@jax.jit
 def coupled(problem: RowProblem, at: Impulses) -> Impulses:
     """One step that knows how friction's bounds move."""
     found = jj.Newton(iterations=1, rescue=0).solve(problem, at)
@@ -50,7 +49,7 @@ def coupled(problem: RowProblem, at: Impulses) -> Impulses:
 def frozen(iterations: int):
     """Symmetric steps with the bounds of the iterate before them."""
 
-    @compiled
+    @jax.jit
     def step(problem: RowProblem, at: Impulses) -> Impulses:
         Λ = coordinate_rows(problem, at[0])
         bounds = (jj.replace(widened(b, Λ), mu=None, normal=()) for b in problem.bounds)
@@ -62,7 +61,7 @@ def frozen(iterations: int):
     return step
 
 
-@compiled
+@jax.jit
 def left(problem: RowProblem, at: Impulses) -> jax.Array:
     """Residual as a share of the speeds that cancel in it, friction's bounds its own."""
     problem = regularized(problem)

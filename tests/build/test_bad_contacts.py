@@ -2,12 +2,12 @@
 
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxjoints as jj
-from support.mechanisms import compiled
 
 BALL, GROUND = jj.shapes.Sphere(0.3), jj.shapes.HalfSpace()
 BOX = jj.shapes.Box((0.4, 0.3, 0.2))
@@ -113,4 +113,4 @@ def test_bodies_that_start_in_each_other_are_warned_of():
     ):
         system, state = build()
     # And pushed out by position projection, as from any hard limit.
-    assert jnp.abs(compiled(jj.project)(system, state).position[2, 0] - 0.3) < 1e-4
+    assert jnp.abs(jax.jit(jj.project)(system, state).position[2, 0] - 0.3) < 1e-4

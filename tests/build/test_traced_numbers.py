@@ -7,7 +7,6 @@ import pytest
 
 import jaxjoints as jj
 from support.differences import central
-from support.mechanisms import compiled
 from support.refusals import refused
 
 EXACT = 1e-14  # float64, of numbers that are only put together
@@ -37,7 +36,7 @@ def everything(x):
 
 
 def test_a_traced_builder_makes_the_same_system():
-    traced, plain = compiled(everything)(0.7), everything(0.7)
+    traced, plain = jax.jit(everything)(0.7), everything(0.7)
     assert jax.tree.structure(traced[0].mass) == jax.tree.structure(plain[0].mass)
     for a, b in zip(jax.tree.leaves(traced), jax.tree.leaves(plain), strict=True):
         assert a.dtype == b.dtype
@@ -71,7 +70,7 @@ def test_a_bad_mass_that_was_traced_is_told_by_the_step():
         system, state = world.build()
         return jj.step(system, state, dt=1e-3)[1].cause
 
-    program = compiled(cause)
+    program = jax.jit(cause)
     assert program(1.0) == jj.Cause.NONE and program(-1.0) == jj.Cause.PARAMETERS
 
 
@@ -83,7 +82,7 @@ def test_places_have_derivatives_by_what_is_built():
         world.joint("pin", jj.Hinge(NORMAL), child="rod", q=angle)
         return world.build()[1].position[:, 0]
 
-    slopes = compiled(jax.jacrev(tip))(jnp.array([0.8, 0.3]))
+    slopes = jax.jit(jax.jacrev(tip))(jnp.array([0.8, 0.3]))
     c, s = np.cos(0.3), np.sin(0.3)
     np.testing.assert_allclose(slopes, [[c, -0.8 * s], [0, 0], [s, 0.8 * c]], atol=EXACT)
 
@@ -110,7 +109,7 @@ def path_length(lengths):
 def test_a_loss_has_a_derivative_by_the_lengths_of_what_is_built():
     lengths = jnp.array([0.3, 0.8, 0.6, 0.9])
     loss = lambda x: path_length(x)[None]  # noqa: E731
-    expected = central(compiled(jax.vmap(loss)), np.asarray(lengths), np.full(4, 1e-3))[:, 0]
-    found = compiled(jax.grad(path_length))(lengths)
+    expected = central(jax.jit(jax.vmap(loss)), np.asarray(lengths), np.full(4, 1e-3))[:, 0]
+    found = jax.jit(jax.grad(path_length))(lengths)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
     assert np.abs(expected).min() > 1e-4

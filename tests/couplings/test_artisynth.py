@@ -37,7 +37,6 @@ SAME = 1e-12  # some thousand roundings
 SAME_SPAN = 1e-9
 DIFFERENCED = 1e-6  # rates are recorded as central differences of step 1e-5
 # Speed of compilation matters here, not that of the code.
-QUICK = {"xla_backend_optimization_level": 0}
 RANGES = np.array([np.pi, np.pi / 2, np.pi])[:, None]  # of ArtiSynth's gimbal
 
 RECORDS = load("artisynth_couplings")
@@ -177,7 +176,7 @@ def each(function):
         axes = (None,) + (-1,) * len(items)
         return jax.vmap(function, in_axes=axes, out_axes=-1)(coupling, *items)
 
-    return jax.jit(mapped, compiler_options=QUICK)
+    return jax.jit(mapped)
 
 
 @struct

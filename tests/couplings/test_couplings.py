@@ -18,7 +18,6 @@ from jaxjoints.couplings.coupling import Chart, Coupling, Derived, Residual
 from jaxjoints.couplings.linear import Cylindrical, Helical, Slider
 from jaxjoints.couplings.rotary import Hinge, Universal
 from support.couplings_catalog import CATALOG, EZ, SKEWED, SPEEDS, TILTED, Screw
-from support.mechanisms import compiled
 
 # Configurations of one compiled call.
 COUNT = 21
@@ -46,7 +45,7 @@ def each(function):
         axes = (None,) + (-1,) * len(items)
         return jax.vmap(function, in_axes=axes, out_axes=-1)(coupling, *items)
 
-    return compiled(mapped)
+    return jax.jit(mapped)
 
 
 @each
@@ -95,10 +94,10 @@ def rows_at(chart, q):
     return chart.rows_at(q)
 
 
-move = compiled(retract)
-framed = compiled(Pose.from_matrix)
-tangent = compiled(tangent_of)
-error_between = compiled(lambda T, other: error_twist(T.inverse() @ other))
+move = jax.jit(retract)
+framed = jax.jit(Pose.from_matrix)
+tangent = jax.jit(tangent_of)
+error_between = jax.jit(lambda T, other: error_twist(T.inverse() @ other))
 
 
 @dataclass(frozen=True)
@@ -619,9 +618,9 @@ def test_batches_equal_loops(name):
     )
     T, q, t = jax.tree.map(split, (case.off(1e-2), case.near, case.time))
     if case.coupling.batched:
-        rows = compiled(lambda c, T, q, t: c.rows(T, q, t))(coupling, T, q, t)
+        rows = jax.jit(lambda c, T, q, t: c.rows(T, q, t))(coupling, T, q, t)
     else:
-        mapped = compiled(lambda *items: map_trailing(lambda c, *x: c.rows(*x), 2, *items))
+        mapped = jax.jit(lambda *items: map_trailing(lambda c, *x: c.rows(*x), 2, *items))
         rows = mapped(coupling, T, q, t)
     rows = jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[:-2], *shape)), rows)
     for i in range(3):
@@ -641,7 +640,7 @@ def test_methods_take_trailing_axes(name):
         rates = coupling.wrench_rates(T, v, q)
         return surface, coordinates, rates, coupling.distances(T, q), coupling.motion_subspace(T, q)
 
-    whole = compiled(methods)(case.coupling, T, q, case.twist)
+    whole = jax.jit(methods)(case.coupling, T, q, case.twist)
     mapped = each(methods)(case.coupling, T, q, case.twist)
     for batch, loop in zip(*map(jax.tree.leaves, (whole, mapped)), strict=True):
         assert_close(batch + 0 * loop, loop + 0 * batch, 1e-12)
@@ -651,7 +650,7 @@ def test_parameters_may_be_plain_numbers():
     T = Pose.about_z(0.4)
     hinge = Hinge(axis=(0, 0, 2))
     assert_close(hinge.coordinates(T), [0.4], EXACT)
-    W, expected = (compiled(coupling.wrenches)(T) for coupling in (hinge, Hinge(EZ)))
+    W, expected = (jax.jit(coupling.wrenches)(T) for coupling in (hinge, Hinge(EZ)))
     assert_close(W, expected, EXACT)
     assert_close(hinge.normalized().axis, [0, 0, 1], EXACT)
     assert_close(Screw(pitch=1).pose(jnp.array([0.4])).p, [0, 0, 0.4], EXACT)
@@ -669,7 +668,7 @@ def test_coordinates_are_found_without_any_known():
     q = jnp.array([2.0])
     screw = Screw(jnp.array(0.5))
     T = screw.pose(q)
-    found = compiled(lambda c, T: (c.coordinates(T), c.wrenches(T), c.distances(T)))(screw, T)
+    found = jax.jit(lambda c, T: (c.coordinates(T), c.wrenches(T), c.distances(T)))(screw, T)
     assert_close(found[0], q, EXACT)
     assert_close(found[1][5], [0, 0, 0.4, 0, 0, 0.8], EXACT)
     assert_close(found[2], np.zeros(5), EXACT)
@@ -720,7 +719,7 @@ def test_orthonormal_complement_completes_a_basis(columns, length):
 
 
 def test_unwrapping_keeps_the_rotation_and_comes_near():
-    turned = compiled(lambda r: error_twist(Pose.from_rotation_vector(r)))
+    turned = jax.jit(lambda r: error_twist(Pose.from_rotation_vector(r)))
     rng = np.random.default_rng(0)
     axis = rng.normal(size=(3, 200))
     axis = axis / np.linalg.norm(axis, axis=0)

@@ -26,13 +26,13 @@ from jaxjoints import (
     struct,
 )
 from jaxjoints.couplings.functions import Function, Linear
-from support.mechanisms import G, compiled
+from support.mechanisms import G
 
 EXACT = 1e-11  # float64, some hundred roundings of numbers of order ten
 BEND = np.radians(40.0)
 
 
-@compiled
+@jax.jit
 def at_time(system, state, dt, steps):
     """State after any number of steps, and what the last one did."""
     _, info = jax.eval_shape(lambda state: step(system, state, dt=dt), state)
@@ -117,7 +117,7 @@ def test_shafts_of_a_constant_velocity_joint_turn_alike_at_forty_degrees():
 def test_the_ratio_of_shaft_speeds_is_one_or_that_of_a_universal_joint(coupling):
     """A universal joint's is cos β/(1 - sin²β sin²θ), θ from where its first axis is that of β."""
     homokinetic = isinstance(coupling, ConstantVelocity)
-    read = compiled(coupling.wrenches)
+    read = jax.jit(coupling.wrenches)
     for angle in np.linspace(0.0, np.pi, 7):
         ratio = 1.0
         if not homokinetic:

@@ -35,7 +35,7 @@ from jaxjoints.algebra.spatial import error_twist, retract, tangent_of, twist_of
 from jaxjoints.couplings.gimbal import euler_rotation
 from jaxjoints.couplings.nonholonomic import with_velocity_rows
 from support import oracle
-from support.mechanisms import G, compiled, single
+from support.mechanisms import G, single
 from support.refusals import refused
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
@@ -45,7 +45,7 @@ RECORDED = oracle.load("rbdl_custom")
 RADIUS = 0.4
 
 
-@compiled
+@jax.jit
 def at_time(system, state, dt, steps, control=None):
     """State after any number of steps; one compilation for all of them."""
     return jax.lax.fori_loop(
@@ -53,7 +53,7 @@ def at_time(system, state, dt, steps, control=None):
     )
 
 
-one_step = compiled(step)
+one_step = jax.jit(step)
 
 
 def assert_close(actual, expected, tolerance=EXACT):
@@ -136,7 +136,7 @@ def test_rows_and_their_rates_are_those_of_rbdl(name):
         height = jax.jvp(lambda T: coupling.residual(T, time), (T,), (rate,))[1]
         return jnp.concatenate([coupling.velocity_residual(T, v, time), height])
 
-    @compiled
+    @jax.jit
     def read(q, qd):
         gamma = -jax.jvp(lambda q: speeds(q, qd), (q,), (qd,))[1]
         return jax.jacfwd(speeds, argnums=1)(q, qd), gamma, speeds(q, qd)
@@ -394,7 +394,7 @@ def test_rows_follow_those_of_the_pose(name):
 def test_rows_are_finite_with_their_derivatives_where_a_disc_lies_flat(name):
     v = jnp.arange(6.0)
 
-    @compiled
+    @jax.jit
     def slopes(coupling, T):
         def read(coupling, twist):
             rows = with_velocity_rows(

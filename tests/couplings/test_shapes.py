@@ -20,7 +20,7 @@ from jaxjoints.couplings.shapes import (
     touch,
     touches,
 )
-from support.mechanisms import compiled, single
+from support.mechanisms import single
 
 COUNT = 200
 BALL, POLE, STICK = jax.tree.map(jnp.asarray, (Sphere(0.3), Capsule(0.2, 1.0), Capsule(0.1, 0.7)))
@@ -122,7 +122,7 @@ def test_swapped_shapes_touch_in_the_same_place(C, D):
     np.testing.assert_allclose(T.apply(swapped.point), found.point, atol=1e-7)
 
 
-@compiled
+@jax.jit
 def rates(coupling, T, twist):
     """q̇ of the gap by differentiation, N v of all six rows, and where the contact is."""
 
@@ -157,7 +157,7 @@ def test_rows_read_the_rate_of_the_gap_and_slip_and_spin(coupling):
     np.testing.assert_allclose(q, [found.gap, 0, 0, 0, 0, 0])
 
 
-@compiled
+@jax.jit
 def rows(coupling, T):
     return coupling.rows(T, jnp.zeros(6), jnp.zeros(()))
 
@@ -169,14 +169,14 @@ def described(C, D, T, twist):
     return jnp.concatenate([found.gap[None], found.point, found.normal])
 
 
-@compiled
+@jax.jit
 def slopes(C, D, T):
     """The derivatives of that by a motion, forward and reverse."""
     at = jnp.zeros(6, T.p.dtype)
     return [jac(partial(described, C, D, T))(at) for jac in (jax.jacfwd, jax.jacrev)]
 
 
-@compiled
+@jax.jit
 def curvature(C, D, T):
     """Second derivatives of the gap by a motion, which moves T itself."""
 

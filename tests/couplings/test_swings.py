@@ -41,7 +41,7 @@ from jaxjoints import (
 )
 from jaxjoints.algebra.spatial import quat_rotate, quat_rotate_inverse
 from support.couplings_catalog import CATALOG
-from support.mechanisms import G, compiled
+from support.mechanisms import G
 from support.motion import speeds_along
 
 DURATION = 5.0
@@ -220,7 +220,7 @@ def world_of(swings):
     return world.build()
 
 
-@partial(compiled, static_argnames=("steps", "anew"))
+@partial(jax.jit, static_argnames=("steps", "anew"))
 def swung(system, state, dt, steps, anew):
     """Final state, and the state after each step with its info.
 

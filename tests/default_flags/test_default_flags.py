@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from default_flags.session import CRANK_ANGLE, DT, FLOOR, MASS, SPEED, START, STEPS, STIFFNESS, G
-from support.quick import QUICK, flags
 
 FOLDER = Path(__file__).parent
 SINGLE = float(np.finfo(np.float32).eps)
@@ -28,7 +27,6 @@ def found():
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("JAX_")},
         **{name: os.environ[name] for name in ("JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR")},
-        "XLA_FLAGS": " ".join([os.environ.get("XLA_FLAGS", ""), *flags(QUICK)]),
         "PYTHONPATH": str(FOLDER.parents[1]),
     }
     done = subprocess.run(

@@ -12,7 +12,7 @@ import jaxjoints as jj
 from jaxjoints.dynamics import Touch, accelerations, impact
 from support import mechanisms, rbdl_instants
 from support.differences import check_slopes
-from support.mechanisms import G, X, Z, compiled, single
+from support.mechanisms import G, X, Z, single
 from support.refusals import refused
 
 EXACT = 1e-12  # float64, of numbers of order one
@@ -20,8 +20,8 @@ SOLVED = 1e-10  # with the regularization of loops, relative to the largest
 SINGLE = 2e-6  # float32
 FIRST_ORDER = (0.9, 1.1)  # range of measured orders of convergence
 
-at_once = compiled(accelerations)
-hit = compiled(impact)
+at_once = jax.jit(accelerations)
+hit = jax.jit(impact)
 
 
 def batch_of(state, count):
@@ -128,7 +128,7 @@ def test_forces_of_short_steps_are_those_at_an_instant():
     laws = (jj.SpringDamper(30.0, 0.4), jj.DryFriction(0.3), jj.Limits(upper=0.2, stiffness=50.0))
     system, state = mechanisms.chain(2, qd=1.5, laws=laws)
     now = at_once(system, state)
-    step = compiled(
+    step = jax.jit(
         partial(jj.step, scheme=jj.SemiImplicitEuler(curvature=True, gyroscopic="explicit"))
     )
     errors = []
@@ -218,7 +218,7 @@ def test_velocities_after_an_impact_are_those_of_rbdl(name):
     case, (system, _) = rbdl_instants.RECORDED[name], mechanism(name)
     for recorded in case["states"]:
         new, info = hit(system, start(system, case, recorded))
-        found = in_order(system, case, compiled(jj.speeds)(system, new))
+        found = in_order(system, case, jax.jit(jj.speeds)(system, new))
         np.testing.assert_allclose(found, recorded["impact_qd_plus"], atol=SOLVED)
         assert info.ok
 

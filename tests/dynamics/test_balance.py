@@ -7,18 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from support.quick import QUICK, flags
-
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
 def test_poles_stand_upright_in_the_end():
-    given = os.environ.get("XLA_FLAGS", "")
-    environment = os.environ | {
-        "XLA_FLAGS": " ".join([given, *flags(QUICK)]),
-        "PYTHONPATH": str(ROOT),
-    }
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / "balance_pole.py")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

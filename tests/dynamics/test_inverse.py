@@ -17,7 +17,7 @@ from jaxjoints.dynamics import (
 )
 from support import mechanisms, rbdl_instants
 from support.differences import check_slopes
-from support.mechanisms import G, X, Z, compiled
+from support.mechanisms import G, X, Z
 from support.refusals import refused
 
 SOLVED = 1e-10
@@ -27,7 +27,7 @@ SINGLE = 1e-4
 @cache
 def inverse(*actuated):
     """`inverse_dynamics` of a crank or hinge "A" or "0", compiled."""
-    return compiled(
+    return jax.jit(
         lambda system, state, wanted, control=None: inverse_dynamics(
             system, state, wanted, control, actuated=actuated or None
         )
@@ -39,7 +39,7 @@ def test_forward_of_inverse_is_the_identity_and_columns_are_those_of_the_mass_ma
     wanted = np.array([3.0, -2.0])
     by_joint = lambda x: {"0": x[0], "1": x[1]}  # noqa: E731
     found = inverse()(system, state, by_joint(wanted))
-    now = compiled(accelerations)(system, state, jj.Control(effort=found.effort))
+    now = jax.jit(accelerations)(system, state, jj.Control(effort=found.effort))
     np.testing.assert_allclose(now.qdd, wanted, atol=SOLVED)
     np.testing.assert_allclose(found.now.qdd, wanted, atol=SOLVED)
     M, h = mass_matrix(system, state), bias_forces(system, state)
@@ -98,7 +98,7 @@ def test_an_underactuated_cart_follows_what_it_can():
 
 def test_gravity_is_compensated():
     system, state = mechanisms.pendulum(q=0.6, qd=3.0, length=0.8, mass=1.5)
-    held = compiled(gravity_compensation)(system, state)
+    held = jax.jit(gravity_compensation)(system, state)
     np.testing.assert_allclose(held.effort, [1.5 * G * 0.8 * np.sin(0.6)], rtol=SOLVED)
     np.testing.assert_allclose(held.miss, 0.0, atol=SOLVED)
 

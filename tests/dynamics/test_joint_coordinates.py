@@ -26,14 +26,13 @@ from jaxjoints.dynamics import (
 )
 from jaxjoints.models import load_urdf
 from support import mechanisms, rbdl_instants
-from support.mechanisms import compiled
 
 EXACT = 1e-12  # float64, relative to the largest
 SOLVED = 1e-10
 PATH = Path(__file__).parents[1] / "data" / "urdf_floater.json"
 
 
-@compiled
+@jax.jit
 def read(system, state, at):
     """Everything at once: one program."""
     return {
@@ -96,7 +95,7 @@ def test_matrices_and_forces_are_those_of_pinocchio(floater):
         close(found["J"], np.array(case["J"])[:, order])
         for name in ("foot_position", "foot_velocity"):
             close(found[name], case[name])
-        now = compiled(accelerations)(system, state, control)
+        now = jax.jit(accelerations)(system, state, control)
         close(now.qdd, np.array(case["a"])[order][:3], SOLVED)
         close(foot.acceleration(system, state, now), case["foot_acceleration"], SOLVED)
 
@@ -111,7 +110,7 @@ def moved(state, time):
 def test_the_rate_of_the_mass_matrix_less_twice_coriolis_is_skew():
     system, state = mechanisms.floating_chain(gravity=(0.3, 0.0, -9.81))
 
-    @compiled
+    @jax.jit
     def skew(system, state):
         at = lambda t: mass_matrix(system, moved(state, t))  # noqa: E731
         rate = jax.jvp(at, (0.0,), (1.0,))[1]
@@ -146,10 +145,10 @@ def test_the_matrix_of_a_loop_is_that_of_its_tree_as_rbdl_has_it():
         names = [f"of {body['name']}" for body in case["bodies"]]
         q, qd = (dict(zip(names, recorded[x], strict=True)) for x in ("q", "qd"))
         state = system.state(q=q, qd=qd)
-        M, h = compiled(mass_matrix)(system, state), compiled(bias_forces)(system, state)
+        M, h = jax.jit(mass_matrix)(system, state), jax.jit(bias_forces)(system, state)
         close(M, recorded["H"])
         close(h, recorded["C"])
-        K = compiled(constraint_jacobian)(system, state)
+        K = jax.jit(constraint_jacobian)(system, state)
         np.testing.assert_allclose(K @ np.array(recorded["qd"]), 0.0, atol=EXACT)
         # M q̈ + h - τ is a force of the loop: nothing of it is left across K.
         left = M @ np.array(recorded["qdd"]) + h - np.array(recorded["tau"])
@@ -161,15 +160,15 @@ def test_a_batch_in_single_precision_is_near_its_environments():
     system, _ = mechanisms.chain(2)
     q = np.array([[0.1, 0.5, -0.3]])
     many = system.state(q={"0": q, "1": -q}, qd={"0": 3 * q})
-    M = compiled(mass_matrix)(*mechanisms.single((system, many)))
+    M = jax.jit(mass_matrix)(*mechanisms.single((system, many)))
     assert M.dtype == jnp.float32
     for i in range(3):
         one = jax.tree.map(lambda x: x[..., i], many)  # noqa: B023
-        np.testing.assert_allclose(M[..., i], compiled(mass_matrix)(system, one), atol=1e-6)
+        np.testing.assert_allclose(M[..., i], jax.jit(mass_matrix)(system, one), atol=1e-6)
 
 
 def test_armatures_are_masses():
     system, state = mechanisms.chain(2, laws=(jj.Armature(0.7),))
     bare, _ = mechanisms.chain(2)
-    M, without = (compiled(partial(mass_matrix, x))(state) for x in (system, bare))
+    M, without = (jax.jit(partial(mass_matrix, x))(state) for x in (system, bare))
     np.testing.assert_allclose(M - without, 0.7 * np.eye(2), atol=EXACT)

@@ -11,7 +11,7 @@ import jaxjoints as jj
 from dynamics.test_inverse import cart_and_pole
 from jaxjoints.dynamics import accelerations, linear_model, operating_point
 from support import mechanisms
-from support.mechanisms import G, compiled
+from support.mechanisms import G
 from support.refusals import refused
 
 EXACT = 1e-9
@@ -26,7 +26,7 @@ def pendulum(**options):
 
 def test_the_model_of_a_damped_pendulum_is_that_of_its_equation():
     system, state = pendulum(q=0.4, qd=1.5, laws=[jj.Damping(0.3), jj.SpringDamper(2.0)])
-    model = compiled(linear_model)(system, state)
+    model = jax.jit(linear_model)(system, state)
     pull = (MASS * G * LENGTH * np.cos(0.4) + 2.0) / WHOLE
     np.testing.assert_allclose(model.A, [[0, 1], [-pull, -0.3 / WHOLE]], atol=EXACT)
     np.testing.assert_allclose(model.B, [[0], [1 / WHOLE]], atol=EXACT)
@@ -37,9 +37,9 @@ def test_the_model_of_a_damped_pendulum_is_that_of_its_equation():
 def test_the_model_of_a_step_is_the_derivative_of_the_step():
     system, state = mechanisms.chain(2, q=0.4, qd=1.0)
     dt, h = 1e-2, 1e-5
-    model = compiled(partial(linear_model, dt=dt))(system, state)
+    model = jax.jit(partial(linear_model, dt=dt))(system, state)
 
-    @compiled
+    @jax.jit
     def after(x, u):
         start = system.state(q={"0": x[0], "1": x[1]}, qd={"0": x[2], "1": x[3]})
         _, info = jj.step(system, start, jj.Control(effort=u), dt=dt)
@@ -61,9 +61,9 @@ def test_the_model_of_a_loop_is_the_derivative_of_its_crank():
         control = jj.Control(effort=jnp.zeros(4).at[0].set(effort))
         return float(at_once(system, state, control).qdd[0])
 
-    at_once = compiled(accelerations)
+    at_once = jax.jit(accelerations)
     system, state = mechanisms.four_bar(crank=1.0, crank_speed=speed)
-    model = compiled(partial(linear_model, independent="A", actuated="A"))(system, state)
+    model = jax.jit(partial(linear_model, independent="A", actuated="A"))(system, state)
     slopes = [
         (motion(1.0 + h, speed) - motion(1.0 - h, speed)) / (2 * h),
         (motion(1.0, speed + h) - motion(1.0, speed - h)) / (2 * h),
@@ -81,7 +81,7 @@ def test_a_pendulum_rests_where_a_torque_holds_it_and_moves_with_the_torque():
         at = operating_point(system, state, jj.Control(effort=torque[None]))
         return at.state.q[0], at.residual
 
-    (found, residual), slope = compiled(lambda t: (angle(t), jax.grad(lambda t: angle(t)[0])(t)))(
+    (found, residual), slope = jax.jit(lambda t: (angle(t), jax.grad(lambda t: angle(t)[0])(t)))(
         jnp.array(torque)
     )
     whole = MASS * G * LENGTH
@@ -93,7 +93,7 @@ def test_a_pendulum_rests_where_a_torque_holds_it_and_moves_with_the_torque():
 def test_a_batch_is_its_environments():
     system, _ = pendulum()
     many = system.state(q={"pivot": np.array([0.1, 0.7])})
-    model = compiled(linear_model)(system, many)
+    model = jax.jit(linear_model)(system, many)
     pull = MASS * G * LENGTH * np.cos([0.1, 0.7]) / WHOLE
     np.testing.assert_allclose(model.A[1, 0], -pull, rtol=EXACT)
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_answered_is_refused():
 
 def test_an_upright_pole_is_an_operating_point_that_is_not_stable():
     system, state = cart_and_pole(q=0.0)
-    model = compiled(linear_model)(system, state)
+    model = jax.jit(linear_model)(system, state)
     np.testing.assert_allclose(model.c, 0.0, atol=EXACT)
     assert np.linalg.eigvals(model.A).real.max() > 1.0
 
@@ -122,5 +122,5 @@ def test_an_upright_pole_is_an_operating_point_that_is_not_stable():
 @pytest.mark.parametrize("names", ["rail", ("rail", "pivot")])
 def test_efforts_are_those_of_the_actuated(names):
     system, state = cart_and_pole(q=0.0)
-    model = compiled(partial(linear_model, actuated=names))(system, state)
+    model = jax.jit(partial(linear_model, actuated=names))(system, state)
     assert model.B.shape == (4, 1 if names == "rail" else 2)

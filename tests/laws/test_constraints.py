@@ -13,7 +13,6 @@ from jaxjoints.algebra.spatial import quat_conjugate, quat_multiply
 from jaxjoints.assembly.layout import mechanism_of
 from jaxjoints.model.kinematics import body_twists, system_kinematics
 from support import oracle
-from support.mechanisms import compiled
 from support.refusals import refused
 
 RECORDED = 1e-10  # of numbers that RBDL computed by other formulas
@@ -140,7 +139,7 @@ def row_program(system, state):
         (speeds, errors), (bias, _) = jax.jvp(rows, (q, qd, t), moving)
         return G, -bias, errors, speeds
 
-    return compiled(program)
+    return jax.jit(program)
 
 
 def custom_cases():
@@ -206,7 +205,7 @@ def test_a_constraint_moves_a_body_as_the_joint_does(scheme, tolerance):
     ends = []
     for custom in (True, False):
         system, state = pendulum(custom)
-        run = compiled(
+        run = jax.jit(
             lambda system, state: jj.rollout(system, state, dt=1e-2, steps=20, scheme=scheme)
         )
         ends.append(run(system, state)[0])
@@ -219,7 +218,7 @@ def test_forces_of_rows_hold_a_hanging_body():
     world.body("bob", mass=MASS, inertia=INERTIA, com=(0.0, 0.0, -0.4), pose=PIVOT)
     world.constraint("pivot", Pivot(PIVOT), bodies="bob", enabled=True)
     system, state = world.build()
-    one = compiled(lambda system: jj.step(system, state, dt=1e-3))
+    one = jax.jit(lambda system: jj.step(system, state, dt=1e-3))
     _, info = one(system)
     np.testing.assert_allclose(
         info.constraint_force[system.rows("pivot")], [0.0, 0.0, 9.81 * MASS], atol=1e-9
@@ -254,7 +253,7 @@ def three():
 
 def test_three_bodies_share_a_constraint_and_keep_their_momentum():
     system, state = three()
-    end, info = compiled(lambda: jj.step(system, state, dt=1e-3))()
+    end, info = jax.jit(lambda: jj.step(system, state, dt=1e-3))()
     np.testing.assert_allclose(
         jj.momentum(system, end)[:3], jj.momentum(system, state)[:3], atol=EXACT
     )
@@ -270,7 +269,7 @@ def test_errors_are_assembled_and_diagnosed():
     moved = jj.replace(state, position=state.position.at[1, 2].add(0.3))
     found = jj.diagnose(system, moved)
     assert found.open == {"mid": pytest.approx(0.3)} and found.mobility == 15
-    closed, closure = compiled(lambda state: jj.assemble(system, state))(moved)
+    closed, closure = jax.jit(lambda state: jj.assemble(system, state))(moved)
     assert closure.closed and closure.constraint_error[0] < EXACT
     np.testing.assert_allclose(closed.position[1], [0.1, 0.1, 0.1], atol=EXACT)
 
@@ -291,7 +290,7 @@ def test_an_acceleration_is_that_of_the_row():
     world.body("box", mass=MASS, inertia=INERTIA, pose=PIVOT, velocity=(0.5, 0, 0, 0, 0, 0))
     world.constraint("push", Accelerates((1.0, 2.0, 3.0)), bodies="box")
     system, state = world.build()
-    end, info = compiled(lambda: jj.step(system, state, dt=1e-2))()
+    end, info = jax.jit(lambda: jj.step(system, state, dt=1e-2))()
     np.testing.assert_allclose(end.velocity[:, 0], [0.51, 0.02, 0.03], atol=EXACT)
     force = MASS * np.array([1.0, 2.0, 3.0 + 9.81])
     np.testing.assert_allclose(info.constraint_force, force, rtol=1e-9)

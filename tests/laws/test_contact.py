@@ -13,7 +13,6 @@ import pytest
 
 import jaxjoints as jj
 from support.differences import central
-from support.mechanisms import compiled
 
 G, DT, STEPS = 9.81, 5e-3, 100
 SLOPE = np.arctan(0.5)
@@ -78,7 +77,7 @@ def film():
         laws = system.joint(name).laws
         along = (jj.replace(law, mu=jnp.asarray(FRICTION)) for law in laws[1:])
         system = system.with_joint(name, laws=(laws[0], *along))
-    run = compiled(partial(jj.rollout, dt=DT, steps=STEPS, record=lambda *step: step))
+    run = jax.jit(partial(jj.rollout, dt=DT, steps=STEPS, record=lambda *step: step))
     _, (states, infos) = run(system, jj.replicate(state, 4))
     assert np.all(infos.ok) and np.max(infos.residual) < 1e-9
     return system, states, infos
@@ -226,7 +225,7 @@ FLIGHT = flight()
 @pytest.fixture(scope="module")
 def slopes():
     """The Jacobian of `thrown`, and its values for many balls."""
-    return compiled(jax.jacrev(thrown)), compiled(jax.vmap(thrown))
+    return jax.jit(jax.jacrev(thrown)), jax.jit(jax.vmap(thrown))
 
 
 @pytest.mark.parametrize("friction", [0.01, 0.9], ids=["slides", "grips"])

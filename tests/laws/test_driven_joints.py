@@ -4,6 +4,7 @@ in a loop: one system of them all, each twice.
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ from jaxjoints import (
 )
 from jaxjoints.schemes.semi_implicit_euler import SemiImplicitEuler
 from support.couplings_catalog import BESIDE, CATALOG, EZ, TILTED
-from support.mechanisms import compiled
 
 DT, STEPS = 5e-3, 40
 EFFORT, ROOM = 0.5, 0.005
@@ -67,7 +67,7 @@ def everything():
     """
     world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
     for name, joint in DRIVEN.items():
-        pose = compiled(joint.coupling.pose)(jnp.array(joint.q))
+        pose = jax.jit(joint.coupling.pose)(jnp.array(joint.q))
         for kind in ("tree", "loop"):
             body = world.body(
                 f"{name}, {kind}", mass=1.2, inertia=(0.3, 0.2, 0.25), pose=(pose.p, pose.q)
@@ -83,7 +83,7 @@ def motions(everything):
     """Coordinates, speeds and the largest error over time."""
     system, state = everything
 
-    @compiled
+    @jax.jit
     def run(state):
         record = lambda state, info: (info.q, info.qd, info.error)  # noqa: E731
         return rollout(system, state, dt=DT, steps=STEPS, scheme=SCHEME, record=record)[1]

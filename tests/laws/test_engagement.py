@@ -25,7 +25,7 @@ from jaxjoints.laws.transmissions import Weighted
 from support import artisynth_scenes as scenes
 from support import mechanisms, oracle
 from support.examples import FOLDER, example
-from support.mechanisms import X, compiled
+from support.mechanisms import X
 
 SAME_POSE, SAME_MULTIPLIER = 1e-9, 1e-6
 SAME_TWIST = 1e-9
@@ -226,7 +226,7 @@ def test_transmissions_engage_too():
     np.testing.assert_allclose(speeds, [(0, 3), (-1, 3), (-2, 0), (-3, 0)], atol=1e-9)
 
 
-@compiled
+@jax.jit
 def one_step(system, state):
     return step(system, state, dt=0.01, scheme=SemiImplicitEuler())
 

@@ -25,14 +25,13 @@ from jaxjoints.algebra.rotation import cross, norm
 from jaxjoints.laws.fields import BodyDamping, BodyMotion, Drag, Field, PointForce
 from support import mechanisms
 from support.differences import check_slopes
-from support.mechanisms import compiled
 
 EXACT = 1e-13  # float64, some hundred roundings of numbers of order one
 DT = 1e-2
 MASS, INERTIA, COM = 2.0, np.array([0.1, 0.2, 0.25]), np.array([0.1, -0.2, 0.3])
 HALF = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))  # by 90° about z
 
-one_step = compiled(lambda system, state, control: step(system, state, control, dt=DT))
+one_step = jax.jit(lambda system, state, control: step(system, state, control, dt=DT))
 
 
 @struct
@@ -165,7 +164,7 @@ def dragged():
 def test_drag_takes_energy_from_jointed_bodies_however_strong():
     system, state, air = dragged()
     system = system.with_field("air", air)
-    kinetic_energy = compiled(lambda state: energy(system, state)[0])
+    kinetic_energy = jax.jit(lambda state: energy(system, state)[0])
     kinetic = [kinetic_energy(state)]
     for _ in range(6):
         state, _ = one_step(system, state, None)
@@ -225,7 +224,7 @@ def test_a_central_field_keeps_the_angular_momentum_and_a_circle():
     )
     steps = 1000
     period = 2 * np.pi * r / speed
-    run = compiled(lambda s: rollout(system, s, dt=period / steps, steps=steps, record_every=100))
+    run = jax.jit(lambda s: rollout(system, s, dt=period / steps, steps=steps, record_every=100))
     _, found = run(state)
     spin = cross(found.position.swapaxes(0, 1), found.velocity.swapaxes(0, 1))
     np.testing.assert_allclose(spin[2], r * speed, rtol=1e2 * EXACT)
@@ -298,7 +297,7 @@ def test_derivatives_of_a_step_by_strengths_and_velocities():
 def test_gradients_at_rest_are_finite():
     system, state = with_field(Drag(0.5, 0.3, 0.2, 0.1))
 
-    @compiled
+    @jax.jit
     @jax.grad
     def slope(velocity):
         return jnp.sum(step(system, replace(state, velocity=velocity), dt=DT)[0].velocity)

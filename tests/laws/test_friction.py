@@ -19,7 +19,6 @@ from jaxjoints import (
     step,
 )
 from support.differences import check_slopes
-from support.mechanisms import compiled
 
 DT = 1e-3
 GRAVITY = 9.81
@@ -60,7 +59,7 @@ def simulated(system, state, steps, scheme):
     return jax.lax.scan(one, state, None, length=steps)
 
 
-after = compiled(simulated, static_argnums=2)
+after = jax.jit(simulated, static_argnums=2)
 
 
 @PASSES
@@ -116,7 +115,7 @@ def test_gradient_of_sliding_matches_finite_differences(passes):
     def end(at):
         return outcome(*at)[0]
 
-    converged = compiled(lambda at: outcome(*at)[1].residual)
+    converged = jax.jit(lambda at: outcome(*at)[1].residual)
     for at, steps in (
         ([0.05, 0.4, 1.0, 0.05], [2e-4, 1e-4, 1e-4, 1e-4]),
         ([0.0, 0.4, 1.0, 0.05], [0.0, 1e-4, 1e-4, 1e-4]),

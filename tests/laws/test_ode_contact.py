@@ -7,13 +7,13 @@ of the recordings is repeated here, and its results are given to `ContactPoint` 
 from dataclasses import dataclass
 from functools import cached_property
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxjoints as jj
 from support import oracle
-from support.mechanisms import compiled
 
 CASES = oracle.load("ode_contact")
 # Rounding of a step whose bodies are hit at a few m/s, and what 60 steps without chaos make of it.
@@ -217,7 +217,7 @@ def with_contacts(bench, system, state):
     return system.with_joint("0", coupling=found)
 
 
-@compiled
+@jax.jit
 def advance(system, state):
     return jj.step(system, state, dt=0.01, scheme=SCHEME)
 

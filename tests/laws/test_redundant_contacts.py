@@ -13,7 +13,6 @@ import pytest
 
 import jaxjoints as jj
 from support.differences import central
-from support.mechanisms import compiled
 
 DT, STEPS = 5e-3, 60
 MASS, SIZE = 1.5, np.array((0.2, 0.15, 0.1))
@@ -100,12 +99,12 @@ def slopes(request):
     built()  # its checks are of numbers, not of tracers
     of = partial(ends, passes=request.param)
     at = np.zeros(len(NUMBERS))
-    _, infos = compiled(of)(jnp.asarray(at))
+    _, infos = jax.jit(of)(jnp.asarray(at))
     assert np.all(infos.ok)
-    values = compiled(jax.vmap(lambda change: of(change)[0].ravel()))
+    values = jax.jit(jax.vmap(lambda change: of(change)[0].ravel()))
     expected = central(values, at, np.full(at.size, 1e-5)).T
     found = [
-        np.asarray(compiled(mode(lambda change: of(change)[0]))(jnp.asarray(at)))
+        np.asarray(jax.jit(mode(lambda change: of(change)[0]))(jnp.asarray(at)))
         for mode in (jax.jacfwd, jax.jacrev)
     ]
     return [x.reshape(13, len(CASES), len(NUMBERS)) for x in (expected, *found)]
@@ -133,7 +132,7 @@ def standing(slope):
     return world.build()
 
 
-ten_seconds = compiled(
+ten_seconds = jax.jit(
     partial(jj.rollout, dt=DT, steps=round(10 / DT), record=lambda state, info: info.ok)
 )
 

@@ -36,14 +36,13 @@ from jaxjoints.laws.transmissions import (
 )
 from support import mechanisms
 from support.differences import check_slopes
-from support.mechanisms import compiled
 
 DT = 1e-3
 INERTIAS = (0.1, 0.3, 0.7)
 MASS = 2.0
 # The solve's rounding, in speeds of order one.
 ROUNDING = 1e-11
-one_step = compiled(step, static_argnames=())
+one_step = jax.jit(step, static_argnames=())
 
 
 def shafts(count=3):
@@ -161,7 +160,7 @@ def test_projection_moves_joints_onto_a_transmission():
     state = system.state(q={"joint0": 0.4, "joint1": 0.3})
     _, info = one_step(system, state, dt=1e-6)
     assert info.error == pytest.approx(0.1)
-    final = compiled(project)(system, state)
+    final = jax.jit(project)(system, state)
     _, info = one_step(system, final, dt=1e-6)
     assert info.error < 1e-10
 

@@ -15,7 +15,7 @@ from jaxjoints.models import LoadError, load, save
 from jaxjoints.models.geometry import Box, Visual
 from support import couplings_catalog
 from support.couplings_catalog import PointOnSphere
-from support.mechanisms import chain, compiled, four_bar
+from support.mechanisms import chain, four_bar
 
 
 def assert_same(one, other):
@@ -29,7 +29,7 @@ def assert_same(one, other):
 def test_a_system_and_its_motion_come_back_as_they_were(tmp_path):
     laws = [jj.Limits(-1.0, 1.0, engagement=jj.Engagement()), jj.DryFriction(0.1)]
     system, state = chain(3, laws=laws, softness=jj.Compliance(1e-6))
-    run = compiled(lambda system, s: jj.rollout(system, s, dt=1e-3, steps=4, record_every=2))
+    run = jax.jit(lambda system, s: jj.rollout(system, s, dt=1e-3, steps=4, record_every=2))
     end, trajectory = run(system, state)
     save(
         tmp_path / "run", system=system, end=end, trajectory=trajectory, note=("a", [1, 2.5, None])

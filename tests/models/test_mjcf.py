@@ -4,6 +4,7 @@ import re
 import warnings
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -13,7 +14,6 @@ import jaxjoints as jj  # noqa: E402
 from jaxjoints.models import LoadError, LoadWarning, load_mjcf  # noqa: E402
 from jaxjoints.models.geometry import Box, Capsule, Cylinder, Mesh, Plane, Sphere  # noqa: E402
 from support.accelerations import rates  # noqa: E402
-from support.mechanisms import compiled  # noqa: E402
 from support.mujoco_states import accelerations_of, name_of, state_of  # noqa: E402
 
 EXACT = 1e-12  # positions, after some products of rotations
@@ -137,7 +137,7 @@ def test_a_stop_gives_way_as_in_mujoco_where_its_impedance_is_constant():
              solreflimit="0.03 0.8" solimplimit="0.9 0.9 0.001"/>
       <geom size="0.1"/></body></worldbody></mujoco>"""
     system, state = load_mjcf(text, strict=True).build()
-    run = compiled(lambda s: jj.rollout(system, s, dt=2e-3, steps=1000, record_every=1000)[0])
+    run = jax.jit(lambda s: jj.rollout(system, s, dt=2e-3, steps=1000, record_every=1000)[0])
     m = mujoco.MjModel.from_xml_string(text)
     d = mujoco.MjData(m)
     mujoco.mj_step(m, d, 1000)
@@ -155,7 +155,7 @@ def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco():
         load_mjcf(text)
     system, state = load_mjcf(text, contacts=True, strict=True).build()
     assert system.topology.joints == ("skin on floor",)
-    run = compiled(lambda s: jj.rollout(system, s, dt=2e-3, steps=1000, record_every=1000)[0])
+    run = jax.jit(lambda s: jj.rollout(system, s, dt=2e-3, steps=1000, record_every=1000)[0])
     m = mujoco.MjModel.from_xml_string(text)
     d = mujoco.MjData(m)
     mujoco.mj_step(m, d, 1000)
@@ -199,7 +199,7 @@ def test_equalities_close_loops_and_couple_coordinates():
     assert float(jj.joint_errors(system, state)[: len(system.topology.joints) - 1].max()) < EXACT
     q0, x = np.deg2rad(30.0), np.deg2rad(30.0) + 0.4
     control = system.control(effort={"4": 2.0, "1": 5.0})
-    run = compiled(
+    run = jax.jit(
         lambda s: jj.rollout(system, s, lambda _: control, dt=1e-3, steps=400, record_every=400)[0]
     )
     end = run(state)

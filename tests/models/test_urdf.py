@@ -4,6 +4,7 @@ import json
 import warnings
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import pytest
 import jaxjoints as jj
 from jaxjoints.models import FileLimits, LoadError, LoadWarning, load_urdf
 from support.accelerations import rates
-from support.mechanisms import compiled
 from support.urdf import joint, link, robot
 
 DATA = Path(__file__).parents[1] / "data"
@@ -150,7 +150,7 @@ def test_a_mimic_starts_and_stays_where_it_mimics():
     at = {name: float(state.q[system.coordinate(name)][0]) for name in system.topology.joints}
     assert at == pytest.approx({"lead": 0.1, "next": 0.3, "last": 0.9})
     control = system.control(effort={"lead": 40.0})
-    push = compiled(
+    push = jax.jit(
         lambda state: jj.rollout(
             system, state, lambda _: control, dt=1e-3, steps=50, record_every=50
         )
@@ -200,7 +200,7 @@ def test_a_free_base_falls_and_a_fixed_one_stands():
     fixed, standing, _ = built(text)
     assert fixed.frames["trunk"][0] == jj.WORLD and standing.topology.bodies == ("leg",)
     _, system, state = built(text, floating=True, pose=(0.0, 0.0, 2.0))
-    state, _ = compiled(lambda state: jj.step(system, state, dt=0.01))(state)
+    state, _ = jax.jit(lambda state: jj.step(system, state, dt=0.01))(state)
     np.testing.assert_allclose(state.velocity[2], [-0.0981, -0.0981], atol=1e-12)
 
 

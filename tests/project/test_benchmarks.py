@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxjoints import Limits, coordinates, rollout
-from support.mechanisms import chain, compiled
+from support.mechanisms import chain
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 # Rounding of poses at the ends of long chains.
@@ -45,7 +45,7 @@ def test_kernels_of_a_loop_count_each_turn():
             return jax.lax.scan(lambda x, _: (jnp.sin(x @ x), None), x, None, length=steps)[0]
 
         x = jnp.ones((64, 64))
-        return kernels(compiled(multiplied).lower(x).compile().as_text())
+        return kernels(jax.jit(multiplied).lower(x).compile().as_text())
 
     few, more = count(10), count(30)
     per_turn = (more - few) / 20

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxjoints as jj
-from support.mechanisms import compiled
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "jaxjoints"
@@ -61,13 +61,13 @@ def test_a_cam_is_held_by_the_torque_of_virtual_work(names):
     lift, angle = 0.05, 0.7
     system, state = one_body(names["Cam"](lift=lift), q=angle).build()
     torque = 2.0 * G * lift * np.sin(angle)
-    one = compiled(lambda effort: jj.step(system, state, jj.Control(effort), dt=1e-3)[1].qd[0])
+    one = jax.jit(lambda effort: jj.step(system, state, jj.Control(effort), dt=1e-3)[1].qd[0])
     held, free = (one(jnp.array([x])) for x in (torque, 0.0))
     np.testing.assert_allclose(held, 0.0, atol=EXACT)
     assert free < -1e-3  # it slides down without
 
 
-@compiled
+@jax.jit
 def rows(joint, T, q):
     return joint.rows(T, q, jnp.zeros(()))
 
@@ -98,7 +98,7 @@ def test_a_rotor_swings_about_a_detent(names):
     law = names["Detent"](torque=torque, steps=steps)
     system, state = one_body(jj.Hinge(), gravity=0.0, laws=[law], q=0.01).build()
     period = 2 * np.pi * np.sqrt(inertia / (torque * steps))
-    end, q = compiled(
+    end, q = jax.jit(
         lambda: jj.rollout(
             system, state, dt=dt, steps=round(period / dt), record=lambda state, info: info.q[0]
         )
@@ -114,7 +114,7 @@ def test_the_wind_takes_a_body_along(names):
     world = one_body(gravity=0.0, mass=mass)
     world.field("wind", names["Wind"](velocity=air, drag=drag), bodies="body")
     system, state = world.build()
-    end, _ = compiled(lambda: jj.rollout(system, state, dt=dt, steps=steps, record_every=steps))()
+    end, _ = jax.jit(lambda: jj.rollout(system, state, dt=dt, steps=steps, record_every=steps))()
     expected = air * (1 - (1 - dt * drag / mass) ** steps)  # explicit Euler steps of the field
     np.testing.assert_allclose(end.velocity[:, 0], expected, atol=EXACT)
     np.testing.assert_allclose(end.velocity[:, 0], air * -np.expm1(-0.1), rtol=1e-3)
@@ -126,7 +126,7 @@ def test_steps_of_two_halves_have_half_the_error(names):
     fall = -0.5 * G * (dt * steps) ** 2
     errors = []
     for scheme in (jj.SemiImplicitEuler(), names["Halves"](jj.SemiImplicitEuler())):
-        run = compiled(
+        run = jax.jit(
             lambda scheme=scheme: jj.rollout(
                 system, state, dt=dt, steps=steps, record_every=steps, scheme=scheme
             )
@@ -142,7 +142,7 @@ def test_jacobi_holds_a_hanging_body(names):
     for solver in (names["Jacobi"](), jj.Newton()):
         scheme = jj.SemiImplicitEuler(solver=solver)
         infos.append(
-            compiled(lambda scheme=scheme: jj.step(system, state, dt=1e-3, scheme=scheme))()[1]
+            jax.jit(lambda scheme=scheme: jj.step(system, state, dt=1e-3, scheme=scheme))()[1]
         )
     jacobi, newton = infos
     np.testing.assert_allclose(jacobi.wrench[2, 0], 2.0 * G, rtol=CONVERGED)

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from support.quick import QUICK, flags
-
 ROOT = Path(__file__).parents[2]
 SEARCHED = {
     "hinge meets a soft stop, gravity": {
@@ -32,11 +30,7 @@ ROW = re.compile(r"^  (\S.*?) +([-\d.e+]+) +([-\d.e+]+) +([-\d.e+]+) +([-\d.e+]+
 def run(tmp_path_factory):
     """What the example prints, by titles, and its figure."""
     path = tmp_path_factory.mktemp("example") / "figure.png"
-    environment = {
-        **os.environ,
-        "XLA_FLAGS": " ".join([os.environ.get("XLA_FLAGS", ""), *flags(QUICK)]),
-        "PYTHONPATH": str(ROOT),
-    }
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     options = ["--output", str(path), "--starts", "24", "--iterations", "30"]
     done = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples" / "identify_stop.py"), *options],

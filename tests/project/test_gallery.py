@@ -2,6 +2,7 @@
 
 import inspect
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from matplotlib.image import imread
 
 import jaxjoints
 from support.examples import FOLDER, example
-from support.mechanisms import compiled
 
 DIFFERENCED = 1e-4  # central differences of step 1e-2, of rates of order one
 LARGEST = 250e3  # of a file [bytes]
@@ -53,7 +53,7 @@ def test_the_page_is_up_to_date_and_its_pictures_are_there(gallery):
 def test_arrows_are_the_columns_of_the_motion_subspace(gallery, exhibits, kind):
     here, drawn, _ = gallery.study(exhibits[kind])
     coupling, q = exhibits[kind].coupling, jnp.array(exhibits[kind].at)
-    rows = compiled(lambda q: coupling.rows(coupling.pose(q), q, jnp.zeros(())))(q)
+    rows = jax.jit(lambda q: coupling.rows(coupling.pose(q), q, jnp.zeros(())))(q)
     S = np.linalg.inv(rows.W)[:, 6 - coupling.dof :]
     np.testing.assert_allclose(drawn, S, atol=DIFFERENCED)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from support.examples import example
-from support.mechanisms import compiled
 
 # First order in steps of 0.1 rad, whose projections move the crank too; more where links align.
 OF_A_STEP = 1e-2
@@ -35,7 +34,7 @@ def test_simulated_paths_are_those_of_the_geometry(linkage):
     lengths = jnp.asarray(linkage.random_linkages(3), jnp.float64)
     system, state = linkage.linkage()
     with jax.numpy_rank_promotion("allow"):
-        simulated = compiled(lambda lengths: linkage.paths(system, state, lengths)[0])(lengths)
+        simulated = jax.jit(lambda lengths: linkage.paths(system, state, lengths)[0])(lengths)
         expected = exact(linkage, lengths)
     size = np.abs(expected).max()
     np.testing.assert_allclose(simulated, expected, atol=OF_A_STEP * size)

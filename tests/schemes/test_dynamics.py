@@ -31,7 +31,7 @@ from jaxjoints import (
 )
 from support import mechanisms
 from support.couplings_catalog import MovingPlane
-from support.mechanisms import GROUND, G, X, Y, Z, compiled, single
+from support.mechanisms import GROUND, G, X, Y, Z, single
 from support.motion import after, at_time, placed_on_rail
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
@@ -58,7 +58,7 @@ def assert_first_order(errors):
 )
 def test_projected_four_bar_stays_closed_for_ten_seconds(cast, largest):
     system, state = cast(mechanisms.four_bar(crank_speed=5.0))
-    run = compiled(
+    run = jax.jit(
         partial(
             rollout,
             dt=DT,
@@ -210,7 +210,7 @@ def test_double_pendulum_converges_to_minimal_coordinates():
     errors, found = [], []
     for steps in (500, 1000, 2000):
         final = at_time(system, state, 0.5 / steps, steps)
-        found.append(np.asarray(compiled(coordinates)(system, final)))
+        found.append(np.asarray(jax.jit(coordinates)(system, final)))
         errors.append(np.abs(found[-1] - wanted).max())
     assert_first_order(errors)
     # Without its first-order part (Richardson) the error is of the next order.
@@ -595,7 +595,7 @@ def simulate(system, state, control):
     return jax.lax.scan(one, state, None, length=STEPS)[1]
 
 
-simulated = compiled(simulate)
+simulated = jax.jit(simulate)
 
 
 @cache
@@ -709,7 +709,7 @@ def test_vmap_equals_trailing_batch(given):
         in_axes=batch_axes(*given),
         out_axes=-1,
     )
-    assert_same(compiled(mapped)(*leaves), expected)
+    assert_same(jax.jit(mapped)(*leaves), expected)
 
 
 def test_every_leaf_of_the_system_carries_a_batch_of_unlike_numbers():

@@ -23,7 +23,6 @@ from jaxjoints import (
 )
 from jaxjoints.assembly.impulses import start_impulses
 from support import mechanisms
-from support.mechanisms import compiled
 
 # The mechanisms start in their stops, so that the first step feels them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*starts at .* outside its:UserWarning")
@@ -164,7 +163,7 @@ def differences(name):
     """
     unit = CHANGE * np.eye(len(families(name)[0]))
     amounts = np.concatenate([unit, -unit, 2 * unit, -2 * unit, 0 * unit[:1]])
-    run = compiled(jax.vmap(lambda amounts: outcome(name, amounts)))
+    run = jax.jit(jax.vmap(lambda amounts: outcome(name, amounts)))
     numbers, (history, ok) = run(jnp.asarray(amounts))
     assert ok.all()
     history = np.asarray(history)
@@ -180,7 +179,7 @@ def derivatives(name):
     still = jnp.zeros(len(families(name)[0]))
     first = partial(outcome, name)
     return [
-        np.asarray(compiled(jac(lambda x: first(x)[0]))(still)) for jac in (jax.jacfwd, jax.jacrev)
+        np.asarray(jax.jit(jac(lambda x: first(x)[0]))(still)) for jac in (jax.jacfwd, jax.jacrev)
     ]
 
 
@@ -235,9 +234,9 @@ def test_gradient_of_a_rollout_is_that_of_its_steps():
 
         return number_of(jax.lax.scan(one, changed(name, first)[1], amounts)[0])
 
-    actual = compiled(jax.grad(final))(still)
+    actual = jax.jit(jax.grad(final))(still)
     each = jnp.broadcast_to(still, (STEPS, *still.shape))
-    first, rest = compiled(jax.grad(by_steps, argnums=(0, 1)))(still, each)
+    first, rest = jax.jit(jax.grad(by_steps, argnums=(0, 1)))(still, each)
     shares = np.concatenate([first[None], rest])
     # The shares cancel: those by ERP are eighteen times as large as their sum.
     assert np.all(np.abs(actual - shares.sum(0)) <= EXACT * np.abs(shares).sum(0))
@@ -274,11 +273,11 @@ def test_second_derivatives_match_differences_of_the_first():
     def along(amount):
         return gradient(amount * direction)
 
-    value, unit = compiled(along), CHANGE / 4
+    value, unit = jax.jit(along), CHANGE / 4
     f = [value(x * unit) for x in (1.0, -1.0, 2.0, -2.0)]
     expected = (8 * (f[0] - f[1]) - (f[2] - f[3])) / (12 * unit)
     least = MANY_STEPS * np.abs(expected).max()
-    np.testing.assert_allclose(compiled(jax.jacfwd(along))(0.0), expected, MANY_STEPS, least)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(along))(0.0), expected, MANY_STEPS, least)
 
 
 # Smoothing
@@ -299,7 +298,7 @@ def thrown(block, upper, smoothing):
 
 def test_smoothing_lets_a_gradient_feel_a_stop_before_it_is_touched():
     block = mechanisms.slider(qd=1.0, laws=[Limits(upper=10.0)])
-    run = compiled(jax.value_and_grad(partial(thrown, block), argnums=(0, 1)))
+    run = jax.jit(jax.value_and_grad(partial(thrown, block), argnums=(0, 1)))
     sharp, (unfelt, _) = run(0.2, 0.0)
     smooth, (felt, by_smoothing) = run(0.2, 0.2)
     assert sharp == pytest.approx(0.1, abs=1e-9) and abs(unfelt) < 1e-9
@@ -308,12 +307,12 @@ def test_smoothing_lets_a_gradient_feel_a_stop_before_it_is_touched():
 
 def test_gradient_of_smoothed_stop_matches_finite_difference():
     run = partial(thrown, mechanisms.slider(qd=1.0, laws=[Limits(upper=10.0)]))
-    value = compiled(run)
+    value = jax.jit(run)
     at, expected = np.array([0.2, 0.2]), []
     for unit in np.eye(2):
         f = [float(value(*(at + x * 1e-3 * unit))) for x in (1, -1, 2, -2)]
         expected.append((8 * (f[0] - f[1]) - (f[2] - f[3])) / 12e-3)
-    actual = compiled(jax.grad(run, argnums=(0, 1)))(*at)
+    actual = jax.jit(jax.grad(run, argnums=(0, 1)))(*at)
     np.testing.assert_allclose(actual, expected, rtol=MANY_STEPS)
 
 
@@ -333,8 +332,8 @@ def test_an_entry_of_inertia_that_moves_alone_moves_all_schemes_as_its_derivativ
         final = jax.lax.scan(one, state, None, length=3)[0]
         return jnp.concatenate([final.velocity, final.omega]).ravel()
 
-    by_entry, by_mirror = compiled(jax.jacfwd(velocity, argnums=(0, 1)))(-8e-4, -8e-4)
-    ends = compiled(jax.vmap(velocity, in_axes=(0, None)))
+    by_entry, by_mirror = jax.jit(jax.jacfwd(velocity, argnums=(0, 1)))(-8e-4, -8e-4)
+    ends = jax.jit(jax.vmap(velocity, in_axes=(0, None)))
     up, down = ends(-8e-4 + 1e-6 * jnp.array([1.0, -1.0]), -8e-4)
     scale = np.abs(by_entry).max()
     assert scale > 1e-3

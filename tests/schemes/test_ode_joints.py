@@ -20,7 +20,6 @@ from jaxjoints.algebra.spatial import quat_rotate, quat_to_matrix
 from jaxjoints.model.groups import JointGroup
 from jaxjoints.model.kinematics import prepare, system_kinematics, wrenches_on_bodies
 from support import oracle
-from support.mechanisms import compiled
 from support.ode_recordings import (
     Run,
     benches,
@@ -122,7 +121,7 @@ def test_ode_bounces_a_slider_by_the_speed_of_the_centres_and_not_of_the_coordin
     np.testing.assert_allclose(after[bounces], -0.9 * before[bounces] - given, rtol=1e-9)
 
 
-@compiled
+@jax.jit
 def rows_of(system, state):
     """All six rows of each joint, bilateral ones first: Jacobians of body twists in the world, the
     errors of the bilateral ones, the coordinates of the others.

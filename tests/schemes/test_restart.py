@@ -10,7 +10,6 @@ import pytest
 import jaxjoints as jj
 from jaxjoints import Rattle, RungeKutta, SemiImplicitEuler
 from support import mechanisms
-from support.mechanisms import compiled
 
 SCHEMES = {
     "Euler": (SemiImplicitEuler(), 1),
@@ -65,7 +64,7 @@ def test_restarted_motion_converges_like_the_motion_itself(mechanism, name):
     truth = rolled(system, state, RungeKutta(projections=2), 200)
     errors = []
     for steps in (COARSE, 4 * COARSE):
-        run = compiled(lambda: restarted(system, state, joints, scheme, steps))  # noqa: B023
+        run = jax.jit(lambda: restarted(system, state, joints, scheme, steps))  # noqa: B023
         errors.append(np.abs(run() - truth).max())
     assert errors[1] < 5e-2, "the finer motion is far off"
     assert errors[1] < 1e-9 or np.log(errors[0] / errors[1]) / np.log(4) > order - 0.35
@@ -76,7 +75,7 @@ def test_one_step_from_coordinates_and_speeds_gives_their_accelerations():
     system, state, _ = tree()
     before, found = jj.speeds(system, state), []
     for scheme in (SemiImplicitEuler(), Rattle()):
-        _, info = compiled(lambda: jj.step(system, state, dt=1e-5, scheme=scheme))()  # noqa: B023
+        _, info = jax.jit(lambda: jj.step(system, state, dt=1e-5, scheme=scheme))()  # noqa: B023
         found.append((info.qd - before) / 1e-5)
     np.testing.assert_allclose(*found, rtol=1e-3)
     assert np.abs(found[1]).min() > 0.1
@@ -84,7 +83,7 @@ def test_one_step_from_coordinates_and_speeds_gives_their_accelerations():
 
 def test_coordinates_and_speeds_are_those_of_the_state_at_the_end():
     system, state, _ = tree()
-    new, info = compiled(lambda: jj.step(system, state, dt=1e-2))()
+    new, info = jax.jit(lambda: jj.step(system, state, dt=1e-2))()
     np.testing.assert_array_equal(info.q, new.q)
     np.testing.assert_allclose(new.q, jj.coordinates(system, new), rtol=0, atol=1e-13)
     np.testing.assert_allclose(info.qd, jj.speeds(system, new), rtol=0, atol=1e-13)

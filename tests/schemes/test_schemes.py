@@ -38,7 +38,7 @@ from jaxjoints import (
 from jaxjoints.laws.transmissions import Mimic
 from support import mechanisms
 from support.couplings_catalog import MovingPlane
-from support.mechanisms import G, compiled
+from support.mechanisms import G
 
 SCHEMES = {
     "projected Euler": SemiImplicitEuler(projections=1),
@@ -109,7 +109,7 @@ def program(case, scheme):
         final = jax.lax.fori_loop(0, n, lambda _, x: one(dt, x), state)
         return final, joint_errors(system, final)
 
-    return compiled(end)
+    return jax.jit(end)
 
 
 def after(case, scheme, duration, dt):
@@ -170,7 +170,7 @@ def test_rattle_in_single_precision_is_near():
             record=lambda state, info: (joint_errors(system, state), info.ok),
         )
 
-    final, (errors, ok) = compiled(run)(system, state)
+    final, (errors, ok) = jax.jit(run)(system, state)
     assert final.position.dtype == jnp.float32 and ok.all()
     assert errors.max() <= SINGLE
     expected = after("four-bar", "RATTLE", 0.5, 5e-3)[0]
@@ -183,7 +183,7 @@ def test_rattle_at_5_ms_is_near_the_exact_motion_after_1_s():
 
 def test_energy_of_rattle_does_not_drift_in_100_s():
     system, state = built("three-link chain")
-    run = compiled(
+    run = jax.jit(
         partial(
             rollout,
             dt=5e-3,
@@ -213,7 +213,7 @@ def test_rattle_turns_a_free_body_with_its_momentum():
     def one(dt, x):
         return step(system, x, dt=dt, scheme=Rattle())[0]
 
-    run = compiled(lambda dt, n: jax.lax.fori_loop(0, n, lambda _, x: one(dt, x), state))
+    run = jax.jit(lambda dt, n: jax.lax.fori_loop(0, n, lambda _, x: one(dt, x), state))
     ends = [run(jnp.asarray(1.0 / n), n) for n in (100, 200, 400)]
     change = [momentum(system, end) - momentum(system, state) for end in ends]
     assert np.abs(change).max() <= ROUNDING
@@ -237,7 +237,7 @@ def block():
 @cache
 def slide():
     scheme = Rattle()
-    return compiled(
+    return jax.jit(
         partial(
             rollout,
             dt=DT,
@@ -278,7 +278,7 @@ def test_tiles_of_rattle_are_its_environments():
     system, state = block()
     both = replicate(state, 2)
     both = replace(both, velocity=both.velocity * jnp.array([[[1.0, 0.5]]]))
-    found = compiled(partial(rollout, dt=DT, steps=100, scheme=Rattle(), tile=1))(system, both)[0]
+    found = jax.jit(partial(rollout, dt=DT, steps=100, scheme=Rattle(), tile=1))(system, both)[0]
     for e in range(2):
         alone = jax.tree.map(lambda x, e=e: x[..., e], both)
         expected = slide()(system, alone)[0]
@@ -311,8 +311,8 @@ def test_gradient_of_rattle_through_a_loop():
         new, info = step(given, moved, dt=1e-2, scheme=Rattle(iterations=8))
         return jnp.concatenate([new.position[:, 0], new.omega[:, 0], info.law_force])
 
-    value = compiled(end)
-    pull = compiled(lambda x, change: jax.vjp(end, x)[1](change))
+    value = jax.jit(end)
+    pull = jax.jit(lambda x, change: jax.vjp(end, x)[1](change))
     at = jnp.array([1.1, 0.9, 1.05])
     check_vjp(
         value,
@@ -378,7 +378,7 @@ def test_a_rotor_is_inertia_under_rk4():
     for own, laws in ((0.1, [Armature(0.2)]), (0.3, [])):
         laws = [*laws, SpringDamper(2.0, 0.1)]
         system, state = mechanisms.pendulum(inertia=(0.3, own, 0.3), qd=1.5, laws=laws)
-        run = compiled(
+        run = jax.jit(
             lambda system, state: rollout(
                 system, state, dt=1e-2, steps=20, record_every=20, scheme=RungeKutta()
             )[0]

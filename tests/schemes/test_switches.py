@@ -21,7 +21,7 @@ from jaxjoints import (
     step,
 )
 from jaxjoints.laws.transmissions import Mimic
-from support.mechanisms import G, X, Y, compiled, single
+from support.mechanisms import G, X, Y, single
 
 EXACT = 1e-12
 DT, STEPS = 2e-3, 40
@@ -31,7 +31,7 @@ ON, ENGAGED = jnp.array([1.0, 1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0, 1.0])
 LOCKED = 0.38
 
 
-@compiled
+@jax.jit
 def after(system, state, control):
     def one(state, _):
         return step(system, state, control, dt=DT, scheme=SCHEME)
@@ -137,8 +137,8 @@ def test_a_joint_that_is_off_does_nothing_to_its_bodies(scheme):
     """Its bodies move apart, and the joint tells of no wrench."""
     system, state = arms(enabled=True)
     off = system.with_joint("1", enabled=0.0)
-    new, info = compiled(lambda state: step(off, state, dt=DT, scheme=scheme))(state)
-    _, info = compiled(lambda state: step(off, state, dt=DT, scheme=scheme))(new)
+    new, info = jax.jit(lambda state: step(off, state, dt=DT, scheme=scheme))(state)
+    _, info = jax.jit(lambda state: step(off, state, dt=DT, scheme=scheme))(new)
     np.testing.assert_array_equal(info.wrench[:, 1], 0)
     np.testing.assert_array_equal(info.law_force[1], 0)
 
@@ -151,5 +151,5 @@ def test_a_transmission_that_is_off_has_no_error():
     world.transmission("tie", Mimic(1.0), joints=("a", "b"), enabled=True)
     system, _ = world.build()
     off = system.with_transmission("tie", enabled=0.0)
-    _, info = compiled(lambda state: step(off, state, dt=DT))(off.state(q={"a": 0.3}))
+    _, info = jax.jit(lambda state: step(off, state, dt=DT))(off.state(q={"a": 0.3}))
     assert info.error < EXACT

@@ -10,7 +10,6 @@ import pytest
 import jaxjoints as jj
 from jaxjoints import Cause, Control, Controller, replicate, rollout, step
 from support import mechanisms
-from support.mechanisms import compiled
 
 DT = 1e-2
 
@@ -23,7 +22,7 @@ def chain():
 @pytest.fixture(scope="module")
 def advanced(chain):
     """One step of the chain, compiled once for all who ask."""
-    return compiled(lambda system, state, dt: step(system, state, dt=dt))
+    return jax.jit(lambda system, state, dt: step(system, state, dt=dt))
 
 
 class TestNumbers:
@@ -144,7 +143,7 @@ class TestCauses:
         top = world.body("top", mass=1.0, inertia=(0.1, 0.1, 0.2))
         world.joint("gimbal", jj.Gimbal(), child=top)
         system, state = world.build()
-        run = compiled(lambda state: step(system, state, dt=1e-4)[1])
+        run = jax.jit(lambda state: step(system, state, dt=1e-4)[1])
         for angle, cause in ((np.pi / 2, Cause.SINGULAR), (1.5, Cause.NONE), (0.0, Cause.NONE)):
             info = run(system.state(q={"gimbal": (0.3, angle, 0.2)}))
             assert info.cause == cause and info.ok == (cause == Cause.NONE)
@@ -249,7 +248,7 @@ class TestControllers:
     def test_gradients_reach_its_parameters(self):
         system, state = mechanisms.pendulum(q=0.3)
 
-        @compiled
+        @jax.jit
         @jax.value_and_grad
         def lifted(share):
             final, _, _ = rollout(system, state, Controller(held_up, shared=share), dt=DT, steps=5)

@@ -10,7 +10,6 @@ import pytest
 from jaxjoints import Cause, Control, SystemBuilder, replace, replicate, rollout, step, struct
 from jaxjoints.laws.fields import Field
 from support import mechanisms
-from support.mechanisms import compiled
 
 DT, STEPS, ENVIRONMENTS = 1e-2, 8, 6
 AT = 3  # the step with a bad control
@@ -83,7 +82,7 @@ def rolled():
         record = lambda state, info: (state, info)  # noqa: E731
         return rollout(system, state, Control(effort=effort), dt=DT, record=record)
 
-    return compiled(run)
+    return jax.jit(run)
 
 
 def environment(tree, i):
@@ -129,7 +128,7 @@ def test_gradients_are_those_of_the_sound_environments():
         new, info = step(changed, state, Control(effort=effort[AT]), dt=DT)
         return jnp.sum(jnp.where((info.ok & wanted)[None, None], new.position**2, 0.0)), info.ok
 
-    gradient = compiled(jax.grad(loss, argnums=(0, 1, 2, 3), has_aux=True))
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2, 3), has_aux=True))
     (shared, *own), ok = gradient(system.com, *spoiled(CASES), np.ones(ENVIRONMENTS, bool))
     assert ok.tolist() == [True] + [False] * len(CASES)
     (expected, *expected_own), _ = gradient(system.com, *inputs(), ok)
@@ -143,7 +142,7 @@ def test_gradients_are_those_of_the_sound_environments():
 def test_a_bad_control_may_count_as_none():
     system, _ = swinging()
     _, state, effort = inputs()
-    run = compiled(
+    run = jax.jit(
         lambda effort: step(system, state, Control(effort=effort), dt=DT, control_policy="zero")
     )
     new, info = run(effort[0].at[0, 1].set(NAN))
@@ -171,7 +170,7 @@ def test_a_step_that_fails_leaves_no_trace_in_gradients(cliffs):
         final, info = rollout(changed, state, dt=DT, steps=6, record=lambda state, info: info)
         return jnp.sum(final.position[2, 0]), (final, info)
 
-    slope, (final, info) = compiled(jax.grad(run, has_aux=True))(system.mass)
+    slope, (final, info) = jax.jit(jax.grad(run, has_aux=True))(system.mass)
     failed = np.zeros((6, 3))
     failed[3:, 1] = Cause.SOLVER  # at heights 0.01, 0.0201, 0.0303 the third is beyond
     np.testing.assert_array_equal(info.cause, failed)
@@ -184,7 +183,7 @@ def test_forces_beyond_all_measure_diverge(cliffs):
     """1e12 N is a number; what it leads to is not a motion any more."""
     system, state = cliffs
     wrench = jnp.zeros((6, 1, 3)).at[0, 0, 0].set(1e13).at[0, 0, 2].set(1e12)
-    run = compiled(lambda s, w: step(system, s, Control(wrench=w), dt=DT))
+    run = jax.jit(lambda s, w: step(system, s, Control(wrench=w), dt=DT))
     state, info = run(state, wrench)
     assert info.cause.tolist() == [Cause.DIVERGED, Cause.NONE, Cause.NONE]
     assert state.velocity[0, 0].tolist() == [0.0, 0.0, 1e10]
@@ -203,7 +202,7 @@ def test_one_environment_alone_may_be_bad():
         final, info = step(replace(system, mass=mass, com=com), state, dt=DT)
         return jnp.sum(jnp.where(info.ok, final.position, 0.0)), info.cause
 
-    slopes, cause = compiled(jax.grad(loss, (0, 1), has_aux=True))(system.mass, system.com)
+    slopes, cause = jax.jit(jax.grad(loss, (0, 1), has_aux=True))(system.mass, system.com)
     assert cause == Cause.STATE
     for slope in slopes:
         assert not slope.any(), "NaN or not zero"

@@ -35,7 +35,7 @@ def loss(mass, tile):
     final, records = roll(mass, tile)
     return jnp.sum(final.position ** 2), (final, records)
 
-run = mechanisms.compiled(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
+run = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
 split, whole = run(system.mass, 8), run(system.mass, 16)
 dealt = split[0][1][0].position.sharding
 assert len(dealt.device_set) == 2, dealt

@@ -25,7 +25,6 @@ from jaxjoints import (
 )
 from jaxjoints.laws.transmissions import Mimic
 from support import mechanisms
-from support.mechanisms import compiled
 
 EXACT = 1e-12
 DT, STEPS = 1e-2, 6
@@ -48,7 +47,7 @@ def swung():
     state = replicate(state, 2)
     effort = jnp.array(np.random.default_rng(2).normal(size=(STEPS, 2, 2)))
     record = readout(system, **EVERYTHING, axes="world")
-    return system, state, effort, compiled(rolled)(system, state, effort, record)
+    return system, state, effort, jax.jit(rolled)(system, state, effort, record)
 
 
 def rolled(system, state, effort, record):
@@ -72,7 +71,7 @@ def test_readings_of_a_batch_are_those_of_each_environment():
     state = jax.tree.map(lambda x: x[..., 1], state)
     read = readout(one, **EVERYTHING, axes="world")
 
-    @compiled
+    @jax.jit
     def advance(state, effort):
         state, info = step(one, state, Control(effort=effort), dt=DT)
         return state, read(one, state, info)
@@ -103,7 +102,7 @@ def test_limits_push_apart_from_the_springs():
     system, state = mechanisms.slider(laws=laws, q=0.4, qd=1.0)
     record = readout(system, coordinates=True, speeds=True, forces=True, limits=True)
     effort = jnp.linspace(30.0, 10.0, 12)[:, None]
-    _, found = compiled(
+    _, found = jax.jit(
         lambda: rollout(system, state, Control(effort=effort), dt=DT, record=record)
     )()
     ((name, qd),) = found.speeds.items()
@@ -140,7 +139,7 @@ def test_a_limit_pushes_from_the_side_that_it_is_engaged_at():
     laws = [Limits(-0.1, 0.1, engagement=Engagement(break_speed=1.0))]
     system, state = mechanisms.slider(laws=laws, q=0.05, qd=-0.5)
     state = replace(state, engagement=jnp.full_like(state.engagement, 2.0))
-    _, info = compiled(lambda state: step(system, state, dt=DT))(state)
+    _, info = jax.jit(lambda state: step(system, state, dt=DT))(state)
     assert info.limit_force[0] > 0
     np.testing.assert_array_equal(info.limit_force, info.law_force)
 
@@ -163,7 +162,7 @@ def beam():
         laws=SpringDamper(1e5, 1e4, rest=2.0 * 9.81 / 1e5),
     )
     system, state = world.build()
-    state, info = compiled(lambda s: step(system, s, dt=DT))(state)
+    state, info = jax.jit(lambda s: step(system, s, dt=DT))(state)
     return system, state, info
 
 
@@ -204,7 +203,7 @@ def test_springs_limits_and_transmissions_store_energy():
         system, state = world.build()
     springs = 0.5 * 4.0 * (0.2**2 + 0.6**2) + 0.5 * 50.0 * (0.1**2 + 0.3**2)
     springs += 0.5 * 3.0 * (-0.5 - 0.6 - 0.2) ** 2
-    found = compiled(energies)(system, replicate(state, 2))
+    found = jax.jit(energies)(system, replicate(state, 2))
     np.testing.assert_allclose(found.springs, [springs] * 2, rtol=EXACT)
     assert not found.kinetic.any() and not found.gravity.any()
     np.testing.assert_allclose(found.total, found.springs, rtol=EXACT)
@@ -213,7 +212,7 @@ def test_springs_limits_and_transmissions_store_energy():
 def test_energy_of_a_springy_pendulum_is_conserved_to_first_order():
     system, state = mechanisms.pendulum(q=0.8, laws=SpringDamper(6.0, rest=-0.2))
     record = readout(system, energy=True, momentum=True)
-    run = compiled(lambda dt: rollout(system, state, dt=dt, steps=100, record=record))
+    run = jax.jit(lambda dt: rollout(system, state, dt=dt, steps=100, record=record))
     swings = []
     for dt in (4e-3, 2e-3):
         final, found = run(dt)

@@ -23,7 +23,7 @@ from jaxjoints import (
     step,
 )
 from support import mechanisms
-from support.mechanisms import compiled, single
+from support.mechanisms import single
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
 DT = 2e-3
@@ -57,7 +57,7 @@ def efforts(steps):
 
 
 # One step of the chain, compiled once for all tests.
-one_step = compiled(lambda system, state, control, dt: step(system, state, control, dt=dt))
+one_step = jax.jit(lambda system, state, control, dt: step(system, state, control, dt=dt))
 
 
 def stepped(control, steps):
@@ -72,7 +72,7 @@ def stepped(control, steps):
 
 def rolled(*arguments, **options):
     """A rollout, compiled fast; functions must be `Partial` or among the options."""
-    return compiled(partial(rollout, dt=DT, **options))(*arguments)
+    return jax.jit(partial(rollout, dt=DT, **options))(*arguments)
 
 
 def assert_same(actual, expected, tolerance=EXACT):
@@ -168,7 +168,7 @@ def test_controller_and_record_see_one_environment():
 def test_controller_parameters_have_gradients():
     system, state = damped()
 
-    @compiled
+    @jax.jit
     @jax.value_and_grad
     def reached(gain):
         final, _ = rollout(system, state, Partial(push_back, gain), dt=DT, steps=8)
@@ -210,7 +210,7 @@ def learned(checkpoint):
         )
         return jnp.sum(speeds**2) + jnp.sum(final.position**2)
 
-    return compiled(loss)((system, Control(effort=efforts(12).effort[:, :1])))
+    return jax.jit(loss)((system, Control(effort=efforts(12).effort[:, :1])))
 
 
 @pytest.mark.parametrize("checkpoint", [1, 4])
@@ -229,7 +229,7 @@ def test_checkpoints_bound_the_memory_of_a_gradient():
             )
             return jnp.sum(final.position**2)
 
-        return compiled(jax.grad(reached)).lower(state).compile().memory_analysis()
+        return jax.jit(jax.grad(reached)).lower(state).compile().memory_analysis()
 
     plain, kept = memory(4000, None), memory(4000, 400)
     assert kept.temp_size_in_bytes < plain.temp_size_in_bytes / 4
@@ -250,8 +250,8 @@ def test_transformations_compose():
 
     effort = jnp.array([0.3])
     gradient = jax.grad(reached, argnums=(0, 2))
-    mapped = compiled(jax.vmap(gradient, in_axes=(None, -1, None), out_axes=-1))
-    one = compiled(gradient)
+    mapped = jax.jit(jax.vmap(gradient, in_axes=(None, -1, None), out_axes=-1))
+    one = jax.jit(gradient)
     found = mapped(system, batch, effort)
     for i in range(3):
         alone = one(system, jax.tree.map(lambda x, i=i: x[..., i], batch), effort)
@@ -265,7 +265,7 @@ def test_step_is_traced_once_for_all_values():
     system, state = chained()
     chex.clear_trace_counter()
 
-    @compiled
+    @jax.jit
     @chex.assert_max_traces(1)
     def advance(system, state, control, dt, scheme):
         return step(system, state, control, dt=dt, scheme=scheme)
@@ -335,7 +335,7 @@ def test_float32_rollout_stays_float32():
 # Projection
 
 
-@compiled
+@jax.jit
 def closed(system, state):
     new = project(system, state)
     return new, joint_errors(system, new)

@@ -9,7 +9,7 @@ import jaxjoints as jj
 from jaxjoints.solve.bounds import LEAST_SPEED
 from jaxjoints.solve.problem import TOLERATED, body_velocities
 from support.contacts import contacts
-from support.mechanisms import compiled, single
+from support.mechanisms import single
 from support.random_rows import Hinges
 from support.reference import environment, exact, laws_of, violation
 
@@ -28,7 +28,7 @@ FAMILIES = {
     "dry friction": Hinges(5, boxes=True),
 }
 
-solve = compiled(jj.Newton.solve)
+solve = jax.jit(jj.Newton.solve)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -113,7 +113,7 @@ def test_coupled_friction_has_the_derivative_of_its_laws():
     def impulse(rate):
         return jj.Newton(iterations=12).solve(jj.replace(problem, rate=rate)).impulse
 
-    @compiled
+    @jax.jit
     def differentiated(rate):
         value, forward = jax.jvp(impulse, (rate,), (towards,))
         (reverse,) = jax.vjp(impulse, rate)[1](seen)

@@ -20,7 +20,6 @@ from jaxjoints.solve.problem import (
 )
 from support import oracle
 from support.contacts import contacts
-from support.mechanisms import compiled
 from support.reference import environment, laws_of
 from support.stops import ENVIRONMENTS, ROUNDING, chain, problem_of, violent
 
@@ -30,8 +29,8 @@ NAMES = sorted(oracle.load(RECORDINGS))
 # Rows of the joint with most of them: the others get rows of no effect, and all one program.
 ROWS = 5
 
-solve = compiled(jj.ProjectedGaussSeidel.solve)
-newton = compiled(jj.Newton.solve)
+solve = jax.jit(jj.ProjectedGaussSeidel.solve)
+newton = jax.jit(jj.Newton.solve)
 
 
 # ODE's rows, states last
@@ -330,7 +329,7 @@ def test_the_program_does_not_grow_with_the_rows():
 def test_a_step_says_that_few_visits_are_not_enough():
     system, state = violent_chain([jj.Limits(-0.301, 0.301, erp=0.2, cfm=0.0)])
     scheme = jj.SemiImplicitEuler(solver=jj.ProjectedGaussSeidel(iterations=4, warm=True))
-    _, info = compiled(lambda system, state: jj.step(system, state, dt=1e-3, scheme=scheme))(
+    _, info = jax.jit(lambda system, state: jj.step(system, state, dt=1e-3, scheme=scheme))(
         system, state
     )
     assert np.isfinite(info.residual).all() and not info.ok.any()

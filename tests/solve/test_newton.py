@@ -16,7 +16,7 @@ from jaxjoints.solve.iteration import SOLVED
 from jaxjoints.solve.newton import Newton
 from jaxjoints.solve.problem import row_speeds
 from support import mechanisms
-from support.mechanisms import compiled, single
+from support.mechanisms import single
 from support.stops import DT, ENVIRONMENTS, ROUNDING, chain, problem_of, violent
 
 COLD = 15
@@ -28,7 +28,7 @@ def solve(problem, start=None, **settings):
     return _solve(Newton(**settings), problem, start)
 
 
-_solve = compiled(Newton.solve)
+_solve = jax.jit(Newton.solve)
 
 
 def speeds_of(problem, solution):
@@ -317,6 +317,6 @@ def test_trees_at_the_end_of_float32_stay_near_those_of_float64(built, off):
     assert np.max(np.abs(rounded - exact)) < off
 
 
-@compiled
+@jax.jit
 def swing(system, state):
     return jj.rollout(system, state, dt=DT, steps=500, record_every=500)[0]

@@ -1,12 +1,12 @@
 """Accelerations at an instant, to compare with those of other engines."""
 
+import jax
 import jax.numpy as jnp
 
 from jaxjoints.dynamics.acceleration import accelerations
-from support.mechanisms import compiled
 
 
-@compiled
+@jax.jit
 def rates(system, state, control):
     """q̈ of all coordinates, and accelerations of all bodies (linear, angular) in world axes."""
     now = accelerations(system, state, control)

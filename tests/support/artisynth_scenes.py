@@ -38,7 +38,6 @@ from jaxjoints.assembly.layout import layout
 from jaxjoints.laws.transmissions import Mimic
 from jaxjoints.model.kinematics import prepare, system_kinematics
 from support import oracle
-from support.mechanisms import compiled
 
 SCENES = oracle.load("artisynth_scenes")
 RECORDS = 101  # at most; shorter scenes begin again, to fill the batch
@@ -214,7 +213,7 @@ def starts(names):
     return jax.tree.map(jnp.asarray, state)
 
 
-@compiled
+@jax.jit
 def stepped(system, state, dt):
     """One step and one projection with new rows, and the rows of the step."""
     mechanism = prepare(system, 1, layout(system).orders)

@@ -9,7 +9,6 @@ import numpy as np
 from jaxjoints import replace
 from jaxjoints.algebra.rotation import norm
 from jaxjoints.algebra.spatial import quat_multiply
-from support.mechanisms import compiled
 
 # Numbers that move all bodies: their place, turn, velocity and angular velocity, three each.
 MOTION = 12
@@ -30,8 +29,8 @@ def central(values, at, steps):
 @cache
 def programs(function):
     """Values of points (m, n), and the Jacobian at one by either mode, of (n,) -> (outputs,)."""
-    jacobians = [compiled(jacobian(function)) for jacobian in (jax.jacfwd, jax.jacrev)]
-    return compiled(jax.vmap(function)), jacobians
+    jacobians = [jax.jit(jacobian(function)) for jacobian in (jax.jacfwd, jax.jacrev)]
+    return jax.jit(jax.vmap(function)), jacobians
 
 
 def check_slopes(function, at, steps, *, rtol, atol):

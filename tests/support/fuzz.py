@@ -20,7 +20,7 @@ import numpy as np
 import jaxjoints as jj
 from jaxjoints.couplings.functions import Linear, Polynomial, Spline
 from support import couplings_catalog as catalog
-from support.mechanisms import compiled, single
+from support.mechanisms import single
 
 X, Y, Z = np.eye(3)
 ENVIRONMENTS, STEPS = 4, 8
@@ -532,9 +532,9 @@ def examine(drawn: Mechanism, reference: bool = True) -> dict[str, str]:
     low = single(double)
     chosen, other = (low, double) if drawn.low else (double, low)
     sound = np.arange(len(drawn)) != drawn.bad
-    run = compiled(partial(rolled, drawn))
+    run = jax.jit(partial(rolled, drawn))
     if drawn.differentiated:
-        sloped = compiled(jax.value_and_grad(partial(loss, drawn), (0, 1), has_aux=True))
+        sloped = jax.jit(jax.value_and_grad(partial(loss, drawn), (0, 1), has_aux=True))
 
         def outcome(inputs):
             system, state, _ = inputs

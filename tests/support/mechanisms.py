@@ -22,7 +22,6 @@ from jaxjoints.assembly.problem import row_problem
 from jaxjoints.assembly.targets import Step
 from jaxjoints.model.kinematics import body_twists, system_kinematics, with_world
 from support.couplings_catalog import PointOnSphere
-from support.quick import QUICK
 
 G = 9.81
 X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
@@ -32,11 +31,6 @@ CRANK, COUPLER, ROCKER, GROUND = 0.3, 0.8, 0.6, 0.9
 TIP = (0.0, 0.0, -0.1)
 # Its length, from the nut's centre to TIP where the other joints start [m].
 WIRE = 0.8128562983424904
-
-
-def compiled(function, **options):
-    """`jax.jit` that compiles fast, for programs that run little."""
-    return jax.jit(function, compiler_options=QUICK, **options)
 
 
 def rows_of_step(system, state, dt):

@@ -14,13 +14,12 @@ from jaxjoints.model.kinematics import (
     with_world,
 )
 from jaxjoints.simulate.surface import ready
-from support.mechanisms import compiled
 
 # Steps whose closed forms tests know: no gyroscopic term, no projection.
 PLAIN = SemiImplicitEuler(gyroscopic="none")
 
 
-@partial(compiled, static_argnames="steps")
+@partial(jax.jit, static_argnames="steps")
 def after(system, state, dt, steps, control=None, scheme=PLAIN):
     """State after some steps under one control, and what each of them did (time first)."""
 
@@ -30,7 +29,7 @@ def after(system, state, dt, steps, control=None, scheme=PLAIN):
     return jax.lax.scan(one, state, None, length=steps)
 
 
-@compiled
+@jax.jit
 def at_time(system, state, dt, steps, scheme=PLAIN):
     """State after any number of steps; one compilation for all of them."""
     return jax.lax.fori_loop(
@@ -38,7 +37,7 @@ def at_time(system, state, dt, steps, scheme=PLAIN):
     )
 
 
-@compiled
+@jax.jit
 def speeds_along(system, at, moving):
     """q̇ of bodies with the velocities of one state along the coordinates of another."""
     mechanism, at = ready(system, at)

@@ -19,7 +19,6 @@ import jaxjoints as jj
 from jaxjoints.algebra.spatial import cross, error_twist, quat_rotate, quat_rotate_inverse, retract
 from jaxjoints.model.groups import JointGroup
 from support import oracle
-from support.mechanisms import compiled
 from support.motion import speeds_along
 from support.ode_couplings import KINDS, Given, OdeBevelGear, Placed
 
@@ -171,7 +170,7 @@ class Bench:
         return speeds_along(self.system, self.before, self.after[0])
 
 
-@compiled
+@jax.jit
 def advance(
     system: jj.System, state: jj.State, wrench: Array, dt: Array, scheme: jj.SemiImplicitEuler
 ) -> tuple[jj.State, jj.Info]:

@@ -2,11 +2,12 @@
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxjoints as jj
-from support.mechanisms import compiled, rows_of_step
+from support.mechanisms import rows_of_step
 
 ENVIRONMENTS = 64
 DT = 1e-3
@@ -41,4 +42,4 @@ def violent(system, state, seed=0):
     return system.state(q=q, qd=qd)
 
 
-problem_of = compiled(partial(rows_of_step, dt=DT))
+problem_of = jax.jit(partial(rows_of_step, dt=DT))

@@ -10,7 +10,7 @@ import pytest
 import jaxjoints as jj
 from support import linkages
 from support.differences import central
-from support.mechanisms import CRANK, chain, compiled, four_bar, four_bar_angles, single
+from support.mechanisms import CRANK, chain, four_bar, four_bar_angles, single
 from support.refusals import refused
 
 CLOSED = 1e-12  # what an assembled joint may be open by [m or rad]
@@ -27,7 +27,7 @@ LEGS = {
 
 def assembled(system, state, values, **options):
     """State and closure of a program that compiles fast."""
-    program = compiled(lambda state, q: jj.assemble(system, state, q=q, **options))
+    program = jax.jit(lambda state, q: jj.assemble(system, state, q=q, **options))
     return program(state, values)
 
 
@@ -61,7 +61,7 @@ def leg():
 def leg_program():
     (system, _), _ = leg()
     foot = lambda at: {"foot": jj.goals.Point("rod", at, point=(0.5, 0.0, 0.0))}  # noqa: E731
-    return compiled(lambda state, at: jj.assemble(system, state, goals=foot(at), strict=False))
+    return jax.jit(lambda state, at: jj.assemble(system, state, goals=foot(at), strict=False))
 
 
 def test_a_five_bar_leg_puts_its_foot_where_it_can():
@@ -112,7 +112,7 @@ def test_a_slider_crank_stands_and_moves_by_its_formula(angle):
 @cache
 def slider_crank_program():
     system, _ = linkages.slider_crank()
-    return compiled(
+    return jax.jit(
         lambda state, angle, speed: jj.assemble(system, state, q={"O": angle}, qd={"O": speed})
     )
 
@@ -137,7 +137,7 @@ def test_a_cardan_shaft_turns_unevenly():
     bend, angle, speed = 0.5, 0.8, 3.0
     system, guess = linkages.cardan_shaft(bend)
     guess = system.state(q={"in": 0.4, "out": 1.1}, rough=True)
-    program = compiled(lambda state: jj.assemble(system, state, q={"in": angle}, qd={"in": speed}))
+    program = jax.jit(lambda state: jj.assemble(system, state, q={"in": angle}, qd={"in": speed}))
     state, closure = program(guess)
     assert largest_error(closure) < CLOSED
     q, qd = (x[system.coordinate("out")][0] for x in (state.q, jj.speeds(system, state)))
@@ -151,7 +151,7 @@ def test_a_cardan_shaft_turns_unevenly():
 def test_a_stewart_platform_has_the_legs_of_its_pose():
     system, state, base, top = linkages.stewart_platform()
     pose = jj.Pose.from_rotation_vector(jnp.array([0.1, -0.2, 0.3]), jnp.array([0.05, 0.1, 1.1]))
-    program = compiled(
+    program = jax.jit(
         lambda state: jj.assemble(system, state, goals={"pose": jj.goals.Frame("platform", pose)})
     )
     state, closure = program(state)
@@ -180,7 +180,7 @@ def reaching():
         tip = jj.goals.Point("lower", at, point=(1.0, 0.0, 0.0))
         return jj.inverse_kinematics(system, state, {"tip": tip})
 
-    return compiled(program)
+    return jax.jit(program)
 
 
 def test_hundreds_of_seeds_reach_a_point_within_limits():
@@ -231,7 +231,7 @@ def test_float32_closes_to_its_rounding():
     def place(angle):
         return jj.assemble(single(system), bad, q={"A": angle})[0].position[:, 1]
 
-    slope = compiled(jax.jacfwd(place))(jnp.float32(0.7))
+    slope = jax.jit(jax.jacfwd(place))(jnp.float32(0.7))
     ends = [place_of_coupler(0.7 + h) for h in (1e-3, -1e-3)]
     np.testing.assert_allclose(slope[::2], (ends[0] - ends[1]) / 2e-3, atol=1e-3)
 
@@ -246,7 +246,7 @@ def place_of_coupler(crank):
 @cache
 def weighted():
     system, _ = four_bar()
-    return compiled(lambda state, w, qd: jj.assemble(system, state, weights={"A": w}, qd={"D": qd}))
+    return jax.jit(lambda state, w, qd: jj.assemble(system, state, weights={"A": w}, qd={"D": qd}))
 
 
 @pytest.mark.slow
@@ -281,9 +281,9 @@ def test_curves_of_a_coupler_have_the_slopes_of_differences(mode):
         return jnp.concatenate([state.position[:, 1], state.velocity[:, 1], state.q])
 
     lengths = jnp.array([CRANK, 0.8, 0.6, 0.7])
-    values = compiled(jax.vmap(tracer))
+    values = jax.jit(jax.vmap(tracer))
     expected = central(values, np.asarray(lengths), np.full(4, 1e-3))
-    slopes = np.asarray(compiled(mode(tracer))(lengths)).T
+    slopes = np.asarray(jax.jit(mode(tracer))(lengths)).T
     np.testing.assert_allclose(slopes, expected, rtol=1e-7, atol=1e-7)
 
 

@@ -14,7 +14,7 @@ from jaxjoints.algebra.spatial import (
     quat_normalize,
 )
 from jaxjoints.tools.identification import Motion, Unknown, identify, pose_residuals
-from support.mechanisms import compiled, pendulum
+from support.mechanisms import pendulum
 
 DT = 0.01
 EXACT = 1e-12  # velocities [m/s, rad/s] from poses; rounding over DT leaves some 1e-14
@@ -54,7 +54,7 @@ def recorded():
     """A bob that swings into a soft stop: system, its states, the motion, one compiled step."""
     stop = Limits(upper=0.35, stiffness=50.0, damping=0.5)
     system, state = pendulum(qd=1.0, laws=[stop])
-    advance = compiled(lambda system, state: step(system, state, dt=DT, scheme=SCHEME)[0])
+    advance = jax.jit(lambda system, state: step(system, state, dt=DT, scheme=SCHEME)[0])
     states = [state]
     for _ in range(12):
         states.append(advance(system, states[-1]))
@@ -74,7 +74,7 @@ def residuals(recorded):
         options = {"follow": follow, "noise": NOISE, "dt": DT, "scheme": SCHEME}
         return pose_residuals(batched, start, motion, **options)
 
-    return compiled(left)
+    return jax.jit(left)
 
 
 @pytest.mark.parametrize("follow", [0.0, 0.3, 1.0])

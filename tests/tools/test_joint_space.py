@@ -11,7 +11,6 @@ from jax.test_util import check_grads
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import error_twist
 from support.couplings_catalog import CATALOG, TILTED, Gimbal, Screw
-from support.mechanisms import compiled
 
 # Configurations of one compiled call.
 COUNT = 5
@@ -69,7 +68,7 @@ def given(name):
 
 def each(function):
     """`function` of a space and the quantities given at one configuration, for all of them."""
-    mapped = compiled(jax.vmap(function, in_axes=(None, -1), out_axes=-1))
+    mapped = jax.jit(jax.vmap(function, in_axes=(None, -1), out_axes=-1))
     return cache(lambda name: mapped(SPACES[name], given(name)))
 
 

@@ -14,7 +14,6 @@ import pytest
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import transform_twist, transform_wrench
 from support import oracle
-from support.mechanisms import compiled
 
 EXACT = 1e-12
 CASES = oracle.load("rbdjl_joints")
@@ -111,7 +110,7 @@ def study(kind):
     if kind == "Planar":
         columns = [[p[axis] for axis in ("x_axis", "y_axis", "rot_axis")] for p in params]
         case["frame"] = np.swapaxes(np.array(columns), 1, 2)
-    return compiled(jax.vmap(lambda case: quantities(kind, case)))(case)
+    return jax.jit(jax.vmap(lambda case: quantities(kind, case)))(case)
 
 
 def test_every_type_is_compared():
