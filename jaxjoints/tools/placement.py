@@ -212,7 +212,7 @@ def placement(
         )
         laws = (*_ranges(group, batch), *of_names)
         # Both ends of a row act at C: it is then the derivative of its error.
-        plain = {"attachment": (0.0, 0.0), "springs": None, "max_effort": None}
+        plain = {"attachment": (0.0, 0.0), "softness": None, "max_effort": None}
         groups.append(replace(group, laws=laws, **plain))
     transmissions = [
         replace(group, laws=_ranges(group, batch), softness=None) for group in system.transmissions
