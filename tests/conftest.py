@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture
 def slow_but_not_there(pytestconfig):
-    """What `support.slow` names although no collected file has it."""
+    """What the tables of `support.slow` name although no collected file has it."""
     return pytestconfig.stash[NOT_THERE]
 
 

@@ -10,9 +10,10 @@ import pytest
 
 import jaxjoints as jj
 from jaxjoints.dynamics import Touch, accelerations, impact
-from support import mechanisms, rbdl_instants
+from support import mechanisms
 from support.differences import check_slopes
 from support.mechanisms import G, X, Z, single
+from support.rbdl_instants import RECORDED, by_body, in_order, mechanism, multipliers, start
 from support.refusals import refused
 
 EXACT = 1e-12  # float64, of numbers of order one
@@ -161,42 +162,13 @@ def test_a_four_bar_accelerates_as_its_angles_do():
 # RBDL
 
 
-@cache
-def mechanism(name):
-    with warnings.catch_warnings():
-        # No joint has a start here.
-        warnings.simplefilter("ignore")
-        return rbdl_instants.mechanism(name)
-
-
-def by_body(case, values):
-    """A flat vector of RBDL by the names of joints."""
-    sizes = [6 if body["joint"].startswith("6DoF") else 1 for body in case["bodies"]]
-    parts = np.split(np.array(values), np.cumsum(sizes)[:-1])
-    return {f"of {body['name']}": x for body, x in zip(case["bodies"], parts, strict=True)}
-
-
-def in_order(system, case, flat):
-    """The same vector of a flat one of the library."""
-    return np.concatenate([flat[system.coordinate(f"of {b['name']}")] for b in case["bodies"]])
-
-
-def start(system, case, recorded):
-    with warnings.catch_warnings():
-        # RBDL records states off the surfaces of its constraints too.
-        warnings.simplefilter("ignore")
-        q, qd = (by_body(case, recorded[x]) for x in ("q", "qd"))
-        state = system.state(q=q, qd=qd)
-    return jj.replace(state, time=jnp.array(float(recorded["t"])))
-
-
 # Moments of RBDL's angular rows of a loop come with forces.
 OTHER_ROWS = ("loop_weld6/baumgarte",)
 
 
-@pytest.mark.parametrize("name", rbdl_instants.RECORDED)
+@pytest.mark.parametrize("name", RECORDED)
 def test_accelerations_and_forces_are_those_of_rbdl(name):
-    case, (system, joints) = rbdl_instants.RECORDED[name], mechanism(name)
+    case, (system, joints) = RECORDED[name], mechanism(name)
     for recorded in case["states"]:
         state = start(system, case, recorded)
         now = at_once(system, state, system.control(effort=by_body(case, recorded["tau"])))
@@ -204,18 +176,18 @@ def test_accelerations_and_forces_are_those_of_rbdl(name):
         np.testing.assert_allclose(found, wanted, atol=SOLVED * max(1.0, np.abs(wanted).max()))
         if name in OTHER_ROWS:
             continue
-        forces = [rbdl_instants.multipliers(system, state, now.info, joint) for joint in joints]
+        forces = [multipliers(system, state, now.info, joint) for joint in joints]
         found, wanted = np.concatenate(forces), np.array(recorded["force"])
         np.testing.assert_allclose(found, wanted, atol=SOLVED * max(1.0, np.abs(wanted).max()))
 
 
 # RBDL leaves out the speed of a path, and its rows of accelerations hold velocities too.
-IMPACTS = [n for n in rbdl_instants.RECORDED if not n.startswith(("rolling", "time_varying"))]
+IMPACTS = [n for n in RECORDED if not n.startswith(("rolling", "time_varying"))]
 
 
 @pytest.mark.parametrize("name", IMPACTS)
 def test_velocities_after_an_impact_are_those_of_rbdl(name):
-    case, (system, _) = rbdl_instants.RECORDED[name], mechanism(name)
+    case, (system, _) = RECORDED[name], mechanism(name)
     for recorded in case["states"]:
         new, info = hit(system, start(system, case, recorded))
         found = in_order(system, case, jax.jit(jj.speeds)(system, new))

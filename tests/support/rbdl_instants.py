@@ -1,5 +1,7 @@
 """Mechanisms whose instants RBDL recorded, built with its constraints as joints."""
 
+import warnings
+from functools import cache
 from typing import ClassVar
 
 import jax
@@ -75,11 +77,19 @@ class RollingByAcceleration(jj.Free):
         return jax.jvp(velocities, (T, v), (tangent_of(T, v), a))[1]
 
 
+@cache
 def mechanism(name):
     """The system of a case and the names of the joints that stand for its constraints.
 
     Bodies of six freedoms have a `FreeEuler` joint, so that all coordinates are RBDL's.
     """
+    with warnings.catch_warnings():
+        # No joint has a start here.
+        warnings.simplefilter("ignore")
+        return _built(name)
+
+
+def _built(name):
     case = RECORDED[name]
     world = jj.SystemBuilder(gravity=case["gravity"])
     names = {0: jj.WORLD} | {body["id"]: body["name"] for body in case["bodies"]}
@@ -125,6 +135,27 @@ def _add(world, name, constraint, names):
     child = names[constraint.get("successor_body", constraint.get("body", 6))]
     parent = names[constraint.get("predecessor_body", 0)]
     world.joint(name, coupling, child=child, parent=parent, frame_C=frames[0], frame_D=frames[1])
+
+
+def by_body(case, values):
+    """A flat vector of RBDL by the names of joints."""
+    sizes = [6 if body["joint"].startswith("6DoF") else 1 for body in case["bodies"]]
+    parts = np.split(np.array(values), np.cumsum(sizes)[:-1])
+    return {f"of {body['name']}": x for body, x in zip(case["bodies"], parts, strict=True)}
+
+
+def in_order(system, case, flat):
+    """The same vector of a flat one of the library."""
+    return np.concatenate([flat[system.coordinate(f"of {b['name']}")] for b in case["bodies"]])
+
+
+def start(system, case, recorded):
+    with warnings.catch_warnings():
+        # RBDL records states off the surfaces of its constraints too.
+        warnings.simplefilter("ignore")
+        q, qd = (by_body(case, recorded[x]) for x in ("q", "qd"))
+        state = system.state(q=q, qd=qd)
+    return jj.replace(state, time=jnp.array(float(recorded["t"])))
 
 
 def multipliers(system, state, info, name):

@@ -1,12 +1,14 @@
-"""What only a full run does: sweeps that ask the same of many more couplings, graphs or schemes.
+"""What a run by default leaves out: sweeps that ask the same of more couplings, graphs or schemes.
 
 A run by default (`-m "not slow"`, see pyproject.toml) asks each of these laws of the cases that
-stand here, so that every coupling, law, scheme and solver is met by some test. Tests that are
-always left out of it carry `pytest.mark.slow` themselves or have no case here.
+stand in `SLOW`, so that every coupling, law, scheme and solver is met by some test; `-m slow` asks
+the others. Tests that are always slow carry `pytest.mark.slow` themselves or have no case here.
+Of these, `-m sweep` asks what would take longest: all cases but those that stand in `SWEEPS`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -18,7 +20,7 @@ ARTISYNTH = (
     "function driven 1",
 )
 # The recordings of ODE that make the smallest system.
-ODE = ("lmotor/two/B", "plane2d/world/B")
+ODE = ("plane2d/world/B",)
 LOWER_PAIRS = ("ball/two/B", "hinge/two/B", "slider/two/B", "fixed/two/B")
 FUNCTIONS = ("so3_exp", "so3_log", "compose", "log", "transform_wrench")
 GRAPHS = ("chain", "ring")
@@ -30,8 +32,76 @@ WRENCHES = (
     *("constant velocity", "ball by rotation", "free with angles", "bead on an egg"),
 )
 
+
+@dataclass(frozen=True)
+class But:
+    """All cases of a test but these."""
+
+    cases: tuple[str, ...]
+
+    def __contains__(self, case: str) -> bool:
+        return case not in self.cases
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.cases)
+
+
+# The couplings whose programs take longest to compile: over ten seconds each.
+LONGEST = But(
+    (
+        *("arm of three", "bead on a wire", "bead on a hill", "function driven"),
+        *("prismatic universal", "gimbal", "hinge errors", "released universal"),
+        "declared slotted hinge",
+    )
+)
+
+CHARTS = (
+    *("prismatic universal", "reversed prismatic rotoide", "hinge 2", "double hinge"),
+    *("function driven", "bead on a wire", "bead on a hill"),
+)
+
+Cases = tuple[str, ...] | But
+# By file and test, the cases that are no sweeps, by their ids.
+SWEEPS: dict[str, dict[str, Cases]] = {
+    "couplings/test_couplings.py": dict.fromkeys(
+        (
+            "test_batches_equal_loops",
+            "test_single_precision_comes_close",
+            "test_gradients_are_transposed_derivatives_and_finite",
+        ),
+        LONGEST,
+    ),
+    "couplings/test_swings.py": {
+        "test_joints_hold_while_they_swing": But(CHARTS),
+        **dict.fromkeys(
+            (
+                "test_constraint_forces_do_no_work",
+                "test_energy_stays_and_its_error_is_of_first_order",
+            ),
+            But(tuple(f"{name}-{name}" for name in CHARTS)),
+        ),
+    },
+    "schemes/test_dynamics.py": {
+        "test_trailing_batch_equals_loop": ("some leaves",),
+        "test_vmap_equals_trailing_batch": ("all leaves",),
+        "test_batch_axes_nest": (),
+    },
+    "schemes/test_gradients.py": {
+        "test_an_entry_of_inertia_that_moves_alone_moves_all_schemes_as_its_derivative_says": (
+            "RungeKutta",
+        ),
+        "test_gradients_agree_with_jax_check": (),
+        "test_gradient_of_a_rollout_is_that_of_its_steps": (),
+    },
+    "schemes/test_schemes.py": {
+        "test_order_of_convergence": But(("four-bar-RK4", "carousel-RK4", "carousel-RATTLE")),
+    },
+    "simulate/test_simulate.py": {
+        "test_checkpoints_change_neither_value_nor_gradient": ("4",),
+    },
+}
 # By file and test, the cases that are not slow, by their ids.
-SLOW: dict[str, dict[str, tuple[str, ...]]] = {
+SLOW: dict[str, dict[str, Cases]] = {
     "algebra/test_dense.py": {
         "test_products_match_numpy": tuple(
             f"{product}-trailing2-float64"
@@ -60,7 +130,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "assembly/test_problem.py": {
         "test_rows_that_aim_again_are_those_of_a_problem_of_their_own": (),
-        "test_motion_does_not_depend_on_the_order_in_which_joints_are_declared": ("order1",),
+        "test_motion_does_not_depend_on_the_order_in_which_joints_are_declared": (),
     },
     "laws/test_laws.py": {
         "test_a_motor_with_friction_and_armature_runs_into_a_stop": (),
@@ -69,6 +139,22 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_spring_follows_its_analytic_oscillation_to_first_order": (),
     },
     "couplings/test_couplings.py": {
+        **dict.fromkeys(
+            (
+                "test_rows_are_the_derivative_of_errors_and_coordinates",
+                "test_off_the_surface_rows_err_by_no_more_than_the_error",
+                "test_drift_is_the_rate_of_the_errors_at_rest",
+                "test_coordinates_of_a_pose_are_those_it_was_made_from",
+                "test_errors_vanish_on_the_surface",
+                "test_projection_lands_on_the_surface_and_stays_there",
+                "test_errors_measure_the_way_back_to_the_surface",
+                "test_wrench_rates_match_finite_differences",
+                "test_free_motion_stays_free",
+                "test_derivatives_match_finite_differences_off_the_surface",
+                "test_values_and_derivatives_are_finite_where_charts_degenerate",
+            ),
+            LONGEST,
+        ),
         "test_rows_are_well_conditioned": WRENCHES,
         "test_wrenches_annihilate_free_motion_and_read_its_speed": WRENCHES,
         "test_unwrapping_of_no_rotation_takes_the_axis_of_its_neighbour": (),
@@ -77,7 +163,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_projection_is_the_pose_with_the_projected_coordinates": ("moving plane",),
         "test_wrench_rates_are_those_of_the_rows": ("screw",),
         "test_gradients_are_transposed_derivatives_and_finite": KINDS,
-        "test_wrench_rates_are_differentiable": ("screw",),
+        "test_wrench_rates_are_differentiable": (),
         "test_hand_written_rows_span_the_derived_ones": ("hinge", "universal"),
         "test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist": ("hinge",),
         "test_single_precision_comes_close": KINDS,
@@ -129,7 +215,8 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_single_precision_and_batches_come_close": (),
     },
     "couplings/test_swings.py": {
-        "test_joints_hold_while_they_swing": ("rope",),
+        "test_joints_hold_while_they_swing": (),
+        "test_a_taut_rope_is_never_stretched_and_its_slack_is_of_third_order": (),
         "test_locked_gears_mesh_while_they_swing": (),
         "test_constraint_forces_do_no_work": (),
         "test_energy_stays_and_its_error_is_of_first_order": (),
@@ -192,6 +279,9 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_accelerations_are_those_of_pinocchio": (),
         "test_a_mimic_starts_and_stays_where_it_mimics": (),
     },
+    "laws/test_constraints.py": {
+        "test_rows_are_those_that_rbdl_recorded": ("rolling_ball",),
+    },
     "laws/test_contact.py": {
         "test_a_box_sticks_and_slips_on_either_side_of_its_friction": (),
         "test_a_ball_rolls_down_a_slope": (),
@@ -253,6 +343,9 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_loop_joint_can_be_coupled": (),
         "test_gradients_reach_a_followers_function": (),
         "test_like_transmissions_make_one_group_and_keep_their_own_numbers": (),
+    },
+    "project/test_docstrings.py": {
+        "test_examples_print_what_they_say": But(("jaxjoints.dynamics.linear.linear_model",)),
     },
     "project/test_examples.py": {
         "test_what_the_poses_tell_is_found_to_a_percent": (),
@@ -317,7 +410,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "schemes/test_schemes.py": {
         "test_a_rotor_is_inertia_under_rk4": (),
-        "test_order_of_convergence": (*("three-link chain-RATTLE", "three-link chain-RK4"),),
+        "test_order_of_convergence": ("three-link chain-RK4",),
         "test_joints_are_closed_at_the_end_of_a_step": (),
         "test_rattle_in_single_precision_is_near": (),
         "test_rattle_at_5_ms_is_near_the_exact_motion_after_1_s": (),
@@ -328,6 +421,7 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
         "test_gradient_of_rattle_through_a_loop": (),
     },
     "schemes/test_switches.py": {
+        "test_switches_count_in_single_precision": (),
         "test_an_engaged_lock_holds_its_value": (),
         "test_a_joint_that_is_off_does_nothing_to_its_bodies": ("Euler",),
         "test_a_transmission_can_be_switched": (),
@@ -443,6 +537,9 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
     "tools/test_rigidbodydynamics.py": {
         "test_everything_is_as_its_interface_says": ("Planar", "Revolute", "SPQuatFloating"),
     },
+    "viewing/test_browser.py": {
+        "test_hundreds_of_bodies_fit": (),
+    },
     "viewing/test_plots.py": {
         "test_coordinates_have_their_limits_shaded_and_marks_where_these_act": (),
     },
@@ -458,9 +555,9 @@ SLOW: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def mark(items: Iterable[pytest.Item], folder: str) -> list[str]:
-    """Mark what `SLOW` says of the tests in a folder; what of `SLOW` is no test or case of theirs.
+    """Mark the tests in a folder as the tables say; what of these is no test or case of theirs.
 
-    folder: path of the folder to which the files of `SLOW` are relative
+    folder: path of the folder to which the files of the tables are relative
     """
     cases = defaultdict(lambda: defaultdict(set))
     for item in items:
@@ -468,12 +565,15 @@ def mark(items: Iterable[pytest.Item], folder: str) -> list[str]:
         test = getattr(item, "originalname", item.name)
         case = item.callspec.id if hasattr(item, "callspec") else ""
         cases[file][test].add(case)
-        if case not in SLOW.get(file, {}).get(test, (case,)):
+        if case not in SWEEPS.get(file, {}).get(test, (case,)):
+            item.add_marker(pytest.mark.sweep)
+        elif case not in SLOW.get(file, {}).get(test, (case,)):
             item.add_marker(pytest.mark.slow)
     missing = []
-    for file in sorted(SLOW.keys() & cases.keys()):
-        tests, named = cases[file], {case for kept in SLOW[file].values() for case in kept}
-        missing += [f"{file}: {test}" for test in SLOW[file] if test not in tests]
-        # Cases are named for several tests together, of which not all have all of them.
-        missing += [f"{file}: {case}" for case in sorted(named - set().union(*tests.values()))]
+    for table in (SWEEPS, SLOW):
+        for file in sorted(table.keys() & cases.keys()):
+            tests, named = cases[file], {case for kept in table[file].values() for case in kept}
+            missing += [f"{file}: {test}" for test in table[file] if test not in tests]
+            # Cases are named for several tests together, of which not all have all of them.
+            missing += [f"{file}: {case}" for case in sorted(named - set().union(*tests.values()))]
     return missing
