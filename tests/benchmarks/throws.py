@@ -1,6 +1,6 @@
 """How many steps of thrown bodies are unsolved: boxes and capsules that tumble until they rest.
 
-    python tests/benchmarks/throws.py                 10 000 throws a line, hours on two cores
+    python tests/benchmarks/throws.py                 10 000 throws a line, an hour or two
     python tests/benchmarks/throws.py --throws 200
 
 Each is thrown at random onto a rough ground (μ 0.1 to 1) and simulated for 1.5 s in steps of 5 ms.

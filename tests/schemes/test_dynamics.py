@@ -688,7 +688,6 @@ def environment(i, given=environments):
     return given, simulated(*given)
 
 
-@pytest.mark.slow
 @all_given
 def test_trailing_batch_equals_loop(given):
     for i in range(COUNT):
@@ -699,7 +698,6 @@ def test_trailing_batch_equals_loop(given):
     assert np.abs(info.law_force[:, :2]).max() > 1.0
 
 
-@pytest.mark.slow
 @all_given
 def test_vmap_equals_trailing_batch(given):
     expected, given = trailing(given), given()
@@ -720,7 +718,6 @@ def test_every_leaf_of_the_system_carries_a_batch_of_unlike_numbers():
     assert set(batch_axes(*unlike_throughout())[: len(jax.tree.leaves(system))]) == {-1}
 
 
-@pytest.mark.slow
 def test_batch_axes_nest():
     given = environments()
     leaves, structure = jax.tree.flatten(given)

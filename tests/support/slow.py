@@ -370,6 +370,9 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_restarted_motion_converges_like_the_motion_itself": (),
     },
     "schemes/test_dynamics.py": {
+        "test_trailing_batch_equals_loop": (),
+        "test_vmap_equals_trailing_batch": (),
+        "test_batch_axes_nest": (),
         "test_disconnected_mechanisms_do_not_feel_each_other": (),
         "test_bead_on_sphere_circles_as_conical_pendulum": (),
         "test_anticipating_stop_is_reached_and_never_passed": (),
