@@ -7,6 +7,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import ctypes
 import gc
+import time
 
 import jax
 import pytest
@@ -24,6 +25,18 @@ compile_once(os.environ)
 gc.set_threshold(20_000)
 
 NOT_THERE = pytest.StashKey[list[str]]()
+BEGAN = time.monotonic()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--minutes", type=float, help="skip the tests that have not begun by then")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() - BEGAN > 60 * minutes:
+        pytest.skip(f"{minutes:g} minutes are over")
 
 
 @pytest.hookimpl(tryfirst=True)
