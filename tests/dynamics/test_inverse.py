@@ -5,7 +5,6 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jaxjoints as jj
 from jaxjoints.dynamics import (
@@ -50,8 +49,7 @@ def test_forward_of_inverse_is_the_identity_and_columns_are_those_of_the_mass_ma
 
 def test_the_effort_of_a_crank_is_that_of_rbdl():
     case = rbdl_instants.RECORDED["fourbar_loop"]
-    with pytest.warns(UserWarning, match="miss each other"):
-        system, _ = rbdl_instants.mechanism("fourbar_loop")
+    system, _ = rbdl_instants.mechanism("fourbar_loop")
     recorded = case["inverse_dynamics"]
     names = [f"of {body['name']}" for body in case["bodies"]]
     q, qd = (dict(zip(names, recorded[x], strict=True)) for x in ("q", "qd"))
