@@ -15,7 +15,7 @@ from ..couplings.nonholonomic import extra_rows
 from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
-from ..laws.softness import Baumgarte, Bushing, Compliance, Softness
+from ..laws.softness import AnySoftness, Compliance, Softness
 from ..laws.transmissions import Transmission
 from ..model.groups import Topology
 from ..model.state import State
@@ -84,7 +84,7 @@ class SystemBuilder:
         gravity: Any = (0.0, 0.0, -9.81),
         erp: float = 0.2,
         cfm: float = 0.0,
-        softness: Softness | Compliance | Bushing | Baumgarte | None = None,
+        softness: AnySoftness | None = None,
         strict: bool = False,
     ):
         self._gravity = read_numbers("system", "gravity", gravity, (3,))
@@ -175,7 +175,7 @@ class SystemBuilder:
         frame_D: Any = None,
         frame_W: Any = None,
         laws: Law | Iterable[Law] = (),
-        softness: Softness | Compliance | Bushing | Baumgarte | None = None,
+        softness: AnySoftness | None = None,
         attachment: str | tuple[float, float] = "C",
         enabled: bool | None = None,
         max_effort: Any = None,
@@ -252,7 +252,7 @@ class SystemBuilder:
         *,
         joints: str | Sequence[str],
         laws: Law | Iterable[Law] = (),
-        softness: Softness | Compliance | Bushing | Baumgarte | None = None,
+        softness: AnySoftness | None = None,
         enabled: bool | None = None,
         allow_active: bool = False,
     ) -> str:
@@ -295,7 +295,7 @@ class SystemBuilder:
         constraint: Constraint,
         *,
         bodies: str | Sequence[str],
-        softness: Softness | Compliance | Bushing | Baumgarte | None = None,
+        softness: AnySoftness | None = None,
         enabled: bool | None = None,
     ) -> str:
         """Hold functions of the motion of bodies at 0; returns its name.
@@ -396,9 +396,7 @@ class SystemBuilder:
         check_fields_at_start(system, state)
         return system, state
 
-    def _row_softness(
-        self, owner: str, softness: Softness | Compliance | Bushing | Baumgarte | None, rows: int
-    ) -> RowSoftness:
+    def _row_softness(self, owner: str, softness: AnySoftness | None, rows: int) -> RowSoftness:
         """The softness of bilateral rows, the builder's by default, with numbers for each row."""
         softness = read_softness(owner, self._softness if softness is None else softness, rows)
         if isinstance(softness, Softness):

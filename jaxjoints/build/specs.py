@@ -13,7 +13,7 @@ from ..couplings.coupling import Coupling
 from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
-from ..laws.softness import Baumgarte, Bushing, Compliance
+from ..laws.softness import Compliance, PhysicalSoftness
 from ..laws.transmissions import Transmission
 from .checks.values import is_traced
 
@@ -47,7 +47,7 @@ class RowSoftness:
 
     erp: np.ndarray
     cfm: np.ndarray
-    softness: Compliance | Bushing | Baumgarte | None = None
+    softness: PhysicalSoftness | None = None
 
     @property
     def is_rigid(self) -> bool:

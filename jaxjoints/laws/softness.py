@@ -103,8 +103,9 @@ class Baumgarte:
 
     A row asks for the speed -φ / T of its error φ, which decays as exp(-t/T) however long the steps
     h < T are: ERP is h/T, CFM 0. Of the errors that obey Baumgarte's φ̈ + (2/T) φ̇ + φ/T² = 0 at
-    acceleration level, as in RBDL, it is the one that starts at the speed -φ/T. `RungeKutta`
-    does not use it: that scheme projects.
+    acceleration level, as in RBDL, it is the one that starts at the speed -φ/T. It acts under
+    `SemiImplicitEuler` without projections: `Rattle`, `RungeKutta` and position projection remove
+    errors at once.
 
     time_constant: T [s], > 0; a number or one per row. Steps longer than that remove all the error.
 
@@ -117,6 +118,10 @@ class Baumgarte:
     def over(self, dt: Array, rigid: Softness) -> Softness:
         """ERP and CFM over a step dt [s]; rigid: CFM of rigid rows."""
         return Softness(jnp.minimum(dt / self.time_constant, 1.0), rigid.cfm)
+
+
+PhysicalSoftness = Compliance | Bushing | Baumgarte
+AnySoftness = Softness | PhysicalSoftness
 
 
 def spring_softness(stiffness: Array, damping: Array, dt: Array) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from ..couplings.coupling import Coupling
 from ..laws.constraints import Constraint
 from ..laws.fields import Field
 from ..laws.law import Law
-from ..laws.softness import Baumgarte, Bushing, Compliance
+from ..laws.softness import PhysicalSoftness
 from ..laws.transmissions import Transmission
 
 
@@ -147,7 +147,7 @@ class JointGroup(Group):
     start: tuple[int, ...] = static()
     attachment: tuple[float, float] = static(default=(0.0, 0.0))
     rigid: bool = static(default=True)
-    softness: Compliance | Bushing | Baumgarte | None = None
+    softness: PhysicalSoftness | None = None
     enabled: Array | None = None
     max_effort: Array | None = None
     element: ClassVar[str] = "joint"
@@ -189,7 +189,7 @@ class TransmissionGroup(Group):
     ends: tuple[tuple[int, int], ...] = static()
     start: tuple[int, ...] = static()
     rigid: bool = static(default=True)
-    softness: Compliance | Bushing | Baumgarte | None = None
+    softness: PhysicalSoftness | None = None
     enabled: Array | None = None
     element: ClassVar[str] = "transmission"
     per_member: ClassVar[tuple[str, ...]] = ("members", "joints", "bodies", "start")
@@ -219,7 +219,7 @@ class ConstraintGroup(Group):
     bodies: tuple[tuple[int, ...], ...] = static()
     start: tuple[int, ...] = static()
     rigid: bool = static(default=True)
-    softness: Compliance | Bushing | Baumgarte | None = None
+    softness: PhysicalSoftness | None = None
     enabled: Array | None = None
     element: ClassVar[str] = "constraint"
     per_member: ClassVar[tuple[str, ...]] = ("members", "bodies", "start")

@@ -5,6 +5,7 @@ fixed number of steps; those that are far from it then get as many more, along a
 smoothing. How the solution is differentiated is a record of its own (`derivative`).
 """
 
+from functools import partial
 from typing import Literal, get_args
 
 import jax.numpy as jnp
@@ -77,20 +78,22 @@ class Newton(Solver):
             remainder = residual(problem, smoothing, at, speeds(problem, impulse))
             return RowSolution(*at, *remainder, factors)
         start = at_rest(problem) if start is None else start
+        solved = partial(self._solved, smoothing=smoothing, start=start, follows=problem.follows)
         if problem.follows and self.friction == "two passes":
-            frictionless = _without_friction(problem)
-            normal = self._solved(frictionless, smoothing, start, _shared(problem))
-            problem, whole = _with_friction_of(problem, normal.impulse), _shared(problem)
-            return self._solved(problem, smoothing, start, whole)
-        return self._solved(problem, smoothing, start, _shared(problem))
+            problem = _with_friction_of(problem, solved(_without_friction(problem)).impulse)
+        return solved(problem)
 
     def _solved(
-        self, problem: RowProblem, smoothing: Array, start: Impulses, shared: bool
+        self, problem: RowProblem, smoothing: Array, start: Impulses, follows: bool
     ) -> RowSolution:
-        """The solution of a regularized problem; shared: see `_shared`."""
-        settings = Settings(self.iterations, self.rescue, guided=problem.follows)
-        if not shared:
+        """The solution of a regularized problem.
+
+        follows: whether impulses bound others, here or in the problem of which this is a pass
+        """
+        settings = Settings(self.iterations, self.rescue, guided=follows)
+        if not follows or problem.structure.independent:
             return self.derivative.solved(settings, problem, smoothing, start)
+        # What an impulse bounds depends on how redundant rows share it.
         problem, given = split(problem)
         first = self.derivative.solved(settings, problem, smoothing, start)
         problem, start = anchored(problem, given, first.bounded), (first.impulse, first.bounded)
@@ -120,19 +123,14 @@ class AtSolution(Solver):
             return self.newton.solve(problem)
         problem = regularized(problem)
         smoothing = jnp.asarray(self.smoothing, problem.rate.dtype)
-        if _shared(problem):
+        if problem.follows and not problem.structure.independent:
             # Of the two solves the start is the second's solution, and near that of the first.
             newton = self.newton
-            settings = Settings(newton.iterations, newton.rescue, guided=problem.follows)
+            settings = Settings(newton.iterations, newton.rescue, guided=True)
             problem, given = split(problem)
             first = newton.derivative.solved(settings, problem, smoothing, start)
             problem = anchored(problem, given, first.bounded)
         return known_solution(problem, smoothing, start)
-
-
-def _shared(problem: RowProblem) -> bool:
-    """Whether it counts how redundant rows share an impulse: where others are bounded by it."""
-    return problem.follows and not problem.structure.independent
 
 
 def _without_friction(problem: RowProblem) -> RowProblem:

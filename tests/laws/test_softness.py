@@ -1,5 +1,7 @@
 """Rows that give way: springs in physical units, what ERP and CFM are at another time step."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,13 @@ from jaxjoints import (
     Baumgarte,
     Bushing,
     Compliance,
+    Constraint,
     Fixed,
     Hinge,
     Slider,
     Softness,
     SystemBuilder,
+    struct,
 )
 from jaxjoints.laws.transmissions import Mimic
 from support import oracle
@@ -100,6 +104,33 @@ def test_rows_with_a_time_constant_are_rigid():
     position = at_time(system, state, 5e-3, 3).position[:, 0]
     np.testing.assert_allclose(position, 0.0, atol=EXACT)
     assert system.joint("mount").rigid
+
+
+@struct
+class Level(Constraint):
+    """The first body's origin is as high as the second's."""
+
+    position_rows: ClassVar[int] = 1
+
+    def position(self, poses, t):
+        return poses.p[2, :1] - poses.p[2, 1:]
+
+
+@pytest.mark.parametrize("held", ["transmission", "constraint"])
+def test_errors_of_what_holds_several_bodies_decay_alike(held):
+    T, dt, error = 0.05, 1e-3, 0.1
+    world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    for name, q in (("a", error), ("b", 0.0)):
+        world.body(name, mass=1.0, inertia=INERTIA)
+        world.joint(name, Slider(Z), child=name, q=q)
+    if held == "transmission":
+        world.transmission("gear", Mimic(1.0), joints=("a", "b"), softness=Baumgarte(T))
+    else:
+        world.constraint("level", Level(), bodies=("a", "b"), softness=Baumgarte(T))
+    with pytest.warns(UserWarning, match="is 0.1 at the start and is to be 0"):
+        system, state = world.build()
+    height = at_time(system, state, dt, 50).position[2]
+    assert height[0] - height[1] == pytest.approx(error * (1 - dt / T) ** 50, abs=1e-10)
 
 
 def homogeneous(numbers):

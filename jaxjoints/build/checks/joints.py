@@ -11,7 +11,7 @@ from ...algebra.options import near_matches
 from ...algebra.pytree import replace
 from ...couplings.coupling import Coupling
 from ...couplings.nonholonomic import extra_rows
-from ...laws.softness import Baumgarte, Bushing, Compliance, Softness
+from ...laws.softness import AnySoftness, Compliance
 from ...model.system import WORLD
 from ..specs import BodySpec
 from .values import at_once, is_traced, precision, read_numbers
@@ -61,11 +61,9 @@ def warn_of_mass_ratio(owner: str, bodies: Mapping[str, BodySpec], child: str, p
         )
 
 
-def read_softness(
-    owner: str, softness: Softness | Compliance | Bushing | Baumgarte, rows: int
-) -> Softness | Compliance | Bushing | Baumgarte:
+def read_softness(owner: str, softness: AnySoftness, rows: int) -> AnySoftness:
     """The softness of bilateral rows, each of its numbers of shape (rows,), or None as before."""
-    if not isinstance(softness, Softness | Compliance | Bushing | Baumgarte):
+    if not isinstance(softness, AnySoftness):
         raise ValueError(
             f"{owner}: softness {softness!r} must be a Softness(erp=…, cfm=…), Compliance(…), "
             "Bushing(…) or Baumgarte(…)"
