@@ -41,12 +41,12 @@ class But:
         return iter(self.cases)
 
 
-# The couplings whose programs take longest to compile: over ten seconds each.
+# The couplings whose programs take longest to compile: over seven seconds each.
 LONGEST = But(
     (
         *("arm of three", "bead on a wire", "bead on a hill", "function driven"),
         *("prismatic universal", "gimbal", "hinge errors", "released universal"),
-        "declared slotted hinge",
+        *("declared slotted hinge", "slotted hinge errors", "double hinge"),
     )
 )
 
@@ -153,7 +153,8 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_rows_are_well_conditioned": WRENCHES,
         "test_wrenches_annihilate_free_motion_and_read_its_speed": WRENCHES,
         "test_unwrapping_of_no_rotation_takes_the_axis_of_its_neighbour": (),
-        "test_angles_wind_over_many_turns": ("hinge", "screw", "hinge errors"),
+        "test_rows_stay_bounded_in_gimbal_lock": (),
+        "test_angles_wind_over_many_turns": ("hinge", "screw"),
         "test_motion_subspace_is_the_derivative_of_the_pose": ("hinge",),
         "test_projection_is_the_pose_with_the_projected_coordinates": ("moving plane",),
         "test_wrench_rates_are_those_of_the_rows": ("screw",),
@@ -280,6 +281,7 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_rows_are_those_that_rbdl_recorded": ("rolling_ball",),
     },
     "laws/test_contact.py": {
+        "test_balls_bounce_to_heights_that_their_restitution_says": (),
         "test_a_box_sticks_and_slips_on_either_side_of_its_friction": (),
         "test_a_ball_rolls_down_a_slope": (),
         "test_forces_of_all_contacts_sum_to_the_weight": (),
@@ -327,10 +329,12 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_boxes_at_rest_stay_for_ten_seconds": (),
     },
     "laws/test_softness.py": {
+        "test_errors_of_what_holds_several_bodies_decay_alike": ("transmission",),
         "test_each_row_of_a_bushing_is_an_implicit_spring_and_damper": ("0", "5"),
         "test_a_spring_is_the_same_at_any_time_step_and_erp_with_cfm_is_not": (),
     },
     "laws/test_transmissions.py": {
+        "test_a_tendon_is_a_rope_over_two_joints": (),
         "test_a_rack_moves_with_its_pinion": (),
         "test_a_differential_shares_the_torque_of_its_ring_equally": (),
         "test_a_gear_pair_reflects_inertia_by_the_square_of_its_ratio": (),
@@ -342,7 +346,16 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_like_transmissions_make_one_group_and_keep_their_own_numbers": (),
     },
     "project/test_docstrings.py": {
-        "test_examples_print_what_they_say": But(("jaxjoints.dynamics.linear.linear_model",)),
+        "test_examples_print_what_they_say": But(
+            tuple(
+                f"jaxjoints.{name}"
+                for name in (
+                    "dynamics.linear.linear_model",
+                    "dynamics.inverse.inverse_dynamics",
+                    "tools.closure.inverse_kinematics",
+                )
+            )
+        ),
     },
     "project/test_examples.py": {
         "test_what_the_poses_tell_is_found_to_a_percent": (),
@@ -368,6 +381,8 @@ SLOW: dict[str, dict[str, Cases]] = {
     },
     "schemes/test_dynamics.py": {
         "test_trailing_batch_equals_loop": (),
+        "test_stop_that_does_not_anticipate_is_passed_by_one_step": (),
+        "test_hard_stop_corrects_a_violation_no_faster_than_allowed": (),
         "test_vmap_equals_trailing_batch": (),
         "test_batch_axes_nest": (),
         "test_disconnected_mechanisms_do_not_feel_each_other": (),
@@ -389,6 +404,7 @@ SLOW: dict[str, dict[str, Cases]] = {
     },
     "schemes/test_gradients.py": {
         "test_stops_are_left_and_hit_on_the_way": (),
+        "test_gradient_of_smoothed_stop_matches_finite_difference": (),
         "test_gradient_matches_finite_difference": (),
         "test_smoothing_lets_a_gradient_feel_a_stop_before_it_is_touched": (),
         "test_reverse_equals_forward": (),
@@ -410,7 +426,7 @@ SLOW: dict[str, dict[str, Cases]] = {
     },
     "schemes/test_schemes.py": {
         "test_a_rotor_is_inertia_under_rk4": (),
-        "test_order_of_convergence": ("three-link chain-RK4",),
+        "test_order_of_convergence": (),
         "test_joints_are_closed_at_the_end_of_a_step": (),
         "test_rattle_in_single_precision_is_near": (),
         "test_rattle_at_5_ms_is_near_the_exact_motion_after_1_s": (),
@@ -432,6 +448,7 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_noise_and_memory_do_not_depend_on_tiles_nor_on_pieces": (),
         "test_gradients_reach_its_parameters": (),
         "test_a_loop_whose_speeds_do_not_fit_is_told": (),
+        "test_a_function_defined_anew_is_told_once": (),
     },
     "simulate/test_guard.py": {
         "test_gradients_are_those_of_the_sound_environments": (),
@@ -443,7 +460,7 @@ SLOW: dict[str, dict[str, Cases]] = {
     },
     "simulate/test_readout.py": {
         "test_limits_push_apart_from_the_springs": (),
-        "test_limits_carry_what_presses_against_them": ("Rattle",),
+        "test_limits_carry_what_presses_against_them": ("Euler",),
         "test_energy_of_a_springy_pendulum_is_conserved_to_first_order": (),
         "test_readings_of_a_batch_are_those_of_each_environment": (),
     },
@@ -500,6 +517,8 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_both_derivatives_are_the_same_where_the_iteration_has_ended": (),
     },
     "tools/test_closure.py": {
+        "test_a_slider_crank_stands_and_moves_by_its_formula": ("2.5",),
+        "test_a_five_bar_leg_puts_its_foot_where_it_can": (),
         "test_curves_of_a_coupler_have_the_slopes_of_differences": (),
         "test_a_bennett_linkage_closes_although_it_is_overconstrained": (),
         "test_limits_hold_where_a_point_is_beyond_them": (),
