@@ -15,7 +15,9 @@ from ..algebra.spatial import Pose
 from ..build.builder import SystemBuilder
 from ..couplings.compound import Chain, Reversed
 from ..couplings.coupling import Coupling
+from ..couplings.gimbal import Gimbal
 from ..couplings.rigid import Fixed
+from ..couplings.rotary import Hinge, Universal
 from ..laws.law import Law
 from ..model.system import WORLD
 from .errors import LoadError
@@ -24,6 +26,8 @@ from .errors import LoadError
 ZERO_SHARE, ZERO_RADIUS = 1e-14, 1e-6
 # What it becomes then, the larger of both.
 LEAST_SHARE, LEAST_RADIUS = 1e-6, 1e-3
+# Axes are at right angles below this cosine, and in line below this sine.
+SQUARE, IN_LINE = 1e-12, 1e-3
 # In place of an effort without bound.
 UNBOUNDED = 1e30
 IDENTITY = np.eye(3), np.zeros(3)
@@ -263,12 +267,13 @@ class Assembly:
         connections = [step.connection for step in path]
         names = [connection.name for connection in connections]
         couplings = [Fixed() if c.coupling is None else c.coupling for c in connections]
-        coupling = couplings[-1]
-        for i in reversed(range(len(path) - 1)):
-            between = product(inverse(connections[i].frame_C), path[i + 1].D)
-            coupling = Chain(couplings[i], coupling, None if _same(between) else _pose(between))
-        ends = start.body[0], group.body[0], path[0].D, connections[-1].frame_C
-        self._declare("+".join(names), coupling, connections, *ends)
+        between = [
+            product(inverse(one.frame_C), step.D)
+            for one, step in zip(connections[:-1], path[1:], strict=True)
+        ]
+        coupling, frame = _in_a_row(couplings, between)
+        D, C = (product(end, frame) for end in (path[0].D, connections[-1].frame_C))
+        self._declare("+".join(names), coupling, connections, start.body[0], group.body[0], D, C)
 
     def _add_loop(self, connection: Connection) -> None:
         (parent, (p, R)), (child, (x, Q)) = (
@@ -334,6 +339,28 @@ def inverse(frame: Frame) -> Frame:
     """T_BA from T_AB."""
     R, p = frame
     return R.T, -R.T @ p
+
+
+def _in_a_row(couplings: list[Coupling], between: list[Frame]) -> tuple[Coupling, Frame]:
+    """One coupling with the coordinates of all, and its frames C and D in those of the joints.
+
+    between: the pose of the D of each coupling in the C of the one before
+    """
+    if all(type(c) is Hinge for c in couplings) and all(_same(x) for x in between):
+        axes = [np.asarray(c.axis, float) / np.linalg.norm(c.axis) for c in couplings]
+        normal = np.cross(*axes[:2]) if len(axes) > 1 else np.zeros(3)
+        if len(axes) == 2 and np.linalg.norm(normal) > IN_LINE:
+            return Universal(*(tuple(axis) for axis in axes)), IDENTITY
+        if len(axes) == 3 and np.abs(axes @ np.transpose(axes) - np.eye(3)).max() < SQUARE:
+            # The first axis is x; the second is y where all three are right-handed, else z.
+            first, second, third = axes
+            if third @ normal > 0:
+                return Gimbal("XYZ"), (np.column_stack([first, second, third]), np.zeros(3))
+            return Gimbal("XZY"), (np.column_stack([first, third, second]), np.zeros(3))
+    coupling = couplings[-1]
+    for first, pose in zip(reversed(couplings[:-1]), reversed(between), strict=True):
+        coupling = Chain(first, coupling, None if _same(pose) else _pose(pose))
+    return coupling, IDENTITY
 
 
 def _same(frame: Frame) -> bool:

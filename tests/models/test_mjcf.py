@@ -131,6 +131,24 @@ def test_gymnasiums_models_accelerate_as_in_mujoco(name):
     assert_same_motion(text, read)
 
 
+ROWS = {
+    "skew pair": (("2 1 1", "0 -1 1.5"), "Universal"),
+    "right-handed": (("0 0.6 0.8", "1 0 0", "0 0.8 -0.6"), "Gimbal"),
+    "left-handed": (("1 0 0", "0 0 1", "0 1 0"), "Gimbal"),
+    "skew three": (("1 0 0", "0 1 0", "0 1 1"), "Chain"),
+}
+
+
+@pytest.mark.parametrize(("axes", "kind"), ROWS.values(), ids=list(ROWS))
+def test_hinges_that_meet_in_a_point_are_the_joint_of_their_axes(axes, kind):
+    hinges = "".join(f'<joint pos="0.1 0 0.2" axis="{axis}" damping="0.3"/>' for axis in axes)
+    text = f"""<mujoco><worldbody><body pos="0 0 1" euler="20 30 40"><inertial mass="2"
+      pos="0.2 0.1 -0.3" diaginertia="0.02 0.03 0.04"/>{hinges}</body></worldbody></mujoco>"""
+    read = load_mjcf(text, strict=True)
+    assert type(read.build()[0].groups[0].coupling).__name__ == kind
+    assert_same_motion(text, read)
+
+
 def test_a_stop_gives_way_as_in_mujoco_where_its_impedance_is_constant():
     text = """<mujoco><worldbody><body>
       <joint name="slide" type="slide" axis="0 0 1" range="-0.1 1" limited="true"
