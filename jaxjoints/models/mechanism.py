@@ -346,9 +346,10 @@ def _in_a_row(couplings: list[Coupling], between: list[Frame]) -> tuple[Coupling
 
     between: the pose of the D of each coupling in the C of the one before
     """
-    if all(type(c) is Hinge for c in couplings) and all(_same(x) for x in between):
+    hinges = all(type(coupling) is Hinge for coupling in couplings)
+    if hinges and between and all(_same(pose) for pose in between):
         axes = [np.asarray(c.axis, float) / np.linalg.norm(c.axis) for c in couplings]
-        normal = np.cross(*axes[:2]) if len(axes) > 1 else np.zeros(3)
+        normal = np.cross(*axes[:2])
         if len(axes) == 2 and np.linalg.norm(normal) > IN_LINE:
             return Universal(*(tuple(axis) for axis in axes)), IDENTITY
         if len(axes) == 3 and np.abs(axes @ np.transpose(axes) - np.eye(3)).max() < SQUARE:
