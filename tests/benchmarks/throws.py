@@ -68,6 +68,7 @@ def main() -> None:
     options.add_argument("--throws", type=int, default=10_000)
     options.add_argument("--tile", type=int, default=100)
     options.add_argument("--bodies", default=",".join(BODIES))
+    options.add_argument("--friction", default="coupled", help='or "two passes"')
     given = options.parse_args()
     print("| body, ground | precision | steps | unsolved | largest residual | at rest | time [s] |")
     print("|---" * 7 + "|")
@@ -75,18 +76,21 @@ def main() -> None:
         for ground in GROUNDS:
             for wide in (False, True):
                 jax.config.update("jax_enable_x64", wide)
-                line(body, ground, given.throws, given.tile)
+                line(body, ground, given.throws, given.tile, given.friction)
 
 
-def line(body: str, ground: str, throws: int, tile: int) -> None:
+def line(body: str, ground: str, throws: int, tile: int, friction: str) -> None:
     """Print how many steps of a body's throws are unsolved."""
+    scheme = jj.SemiImplicitEuler(solver=jj.Newton(friction=friction))
 
     def record(state, info):
         return info.ok, info.residual
 
     @jax.jit
     def run(system, state):
-        final, (ok, left) = jj.rollout(system, state, dt=DT, steps=STEPS, record=record)
+        final, (ok, left) = jj.rollout(
+            system, state, dt=DT, steps=STEPS, scheme=scheme, record=record
+        )
         resting = jnp.sum(jnp.linalg.norm(final.velocity[:, 0], axis=0) < REST)
         return jnp.sum(~ok), jnp.max(left), resting
 
