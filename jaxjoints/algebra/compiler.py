@@ -10,7 +10,6 @@ that lack it.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import jax
@@ -43,12 +42,8 @@ QUICK = {"xla_backend_optimization_level": 0}
 SWITCHES = (
     "stored",
     "materialize",
-    "with_slopes",
     "spread",
-    "largest",
     "arctan",
-    "add_at",
-    "take_slices",
     "scan",
 )
 _disabled: set[str] = set()
@@ -143,41 +138,6 @@ def _times_one(*arrays: Array) -> list[Array]:
 _times_one_apart = _call(_times_one)
 
 
-def with_slopes(function: Callable) -> Callable:
-    """`function` of arrays of one shape, item by item, `stored`, whose derivative keeps its slopes
-    alone, computed with the value.
-
-    Otherwise reverse differentiation keeps every intermediate result, an array each, and walks back
-    through all of them (JAX 0.10).
-
-    Gains: without it the derivative of a piece (a quaternion of a rotation vector and back) takes
-    1.2 times as long, and twice as long to compile.
-    """
-    if "with_slopes" in _disabled:
-        return stored(function)
-
-    def value_and_slopes(*arrays: Array) -> tuple:
-        slopes = []
-        for i, x in enumerate(arrays):
-            along = lambda y, i=i: function(*arrays[:i], y, *arrays[i + 1 :])  # noqa: E731
-            value, slope = jax.jvp(along, (x,), (jnp.ones_like(x),))
-            slopes.append(slope)
-        return value, slopes
-
-    call = jax.custom_jvp(stored(function))
-
-    @call.defjvp
-    def rule(primals: tuple, tangents: tuple) -> tuple:
-        value, slopes = stored(value_and_slopes)(*primals)
-        changes = [
-            jax.tree.map(partial(jnp.multiply, tangent), slope)
-            for slope, tangent in zip(slopes, tangents, strict=True)
-        ]
-        return value, jax.tree.map(lambda first, *rest: sum(rest, first), *changes)
-
-    return call
-
-
 def spread(x: Array, axis: int, count: int) -> Array:
     """x, `count` times along a new axis, which reverse differentiation adds up slice by slice.
 
@@ -191,25 +151,6 @@ def spread(x: Array, axis: int, count: int) -> Array:
         return jnp.broadcast_to(once, (*x.shape[:axis], count, *x.shape[axis:]))
     # No copy at all has nothing to put together.
     return lax.concatenate([once] * count, axis) if count else jnp.repeat(once, 0, axis)
-
-
-def largest(x: Array, axes: int) -> Array:
-    """Largest item over the leading axes, by halves.
-
-    A reduction of XLA on CPUs with few trailing items takes as long as a factorization: 96 µs for
-    the largest of 60 × 128 (jaxlib 0.10).
-
-    Gains: without it a piece (60 items) takes 1.9 times as long. Its derivative takes 0.35 times
-    as long: use it where no derivative is asked for.
-    """
-    if "largest" in _disabled:
-        return jnp.max(x, axis=tuple(range(axes)))
-    x = x.reshape((-1, *x.shape[axes:]))
-    while (n := x.shape[0]) > 1:
-        half = (n + 1) // 2
-        # The two halves overlap where n is odd.
-        x = jnp.maximum(x[:half], x[n - half :])
-    return x[0]
 
 
 def arctan2(y: Array, x: Array) -> Array:
@@ -247,88 +188,6 @@ def arctan_series(x: Array) -> Array:
     for n in reversed(range(terms)):
         total = total * x + (-1) ** n / (2 * n + 1)
     return total
-
-
-def take(x: Array, index: np.ndarray, axis: int) -> Array:
-    """Items at constant places; a contiguous range is a slice."""
-    start, stop = int(index[0]), int(index[-1]) + 1
-    if np.array_equal(index, np.arange(start, stop)):
-        return lax.slice_in_dim(x, start, stop, axis=axis)
-    return x.at[(slice(None),) * axis + (index,)].get(mode="promise_in_bounds")
-
-
-# Rounds of `add_at`, and places for each value up to which a round is no waste.
-ROUNDS = 3
-WASTE = 4
-
-
-def add_at(x: Array, index: np.ndarray, values: Array, axis: int) -> Array:
-    """x with values added at constant places, which may repeat; batches of one are spread.
-
-    XLA's scatter on CPUs takes its operands apart first: adding 8 blocks 6 × 6 to 5 places for 128
-    environments took 19 µs (jaxlib 0.10), and 2.6 µs by gathering for each place what it gets, in
-    as many rounds as a place gets values. What few places get in further rounds is scattered, so
-    that the program does not grow with the rounds.
-
-    Gains: without it a piece (8 blocks at 5 places) takes 1.3 times as long.
-    """
-    batch = jnp.broadcast_shapes(x.shape[axis + 1 :], values.shape[axis + 1 :])
-    x = jnp.broadcast_to(x, (*x.shape[: axis + 1], *batch))
-    before = (slice(None),) * axis
-    if "add_at" in _disabled:
-        return x.at[(*before, index)].add(values, mode="promise_in_bounds")
-    rounds, rest = _rounds(tuple(map(int, index)), x.shape[axis])
-    values = materialize(values)
-    for chosen, there in rounds:
-        part = take(values, np.array(chosen), axis)
-        if not all(there):
-            mask = np.array(there).reshape((-1,) + (1,) * (x.ndim - axis - 1))
-            part = jnp.where(mask, part, 0)
-        x = x + part
-    if rest:
-        left = take(values, np.array(rest), axis)
-        x = x.at[(*before, index[np.array(rest)])].add(left, mode="promise_in_bounds")
-    return x
-
-
-@lru_cache(maxsize=1024)
-def _rounds(index: tuple[int, ...], size: int) -> tuple[list, list[int]]:
-    """Values to add at `size` places: in rounds, of one for each place, where that is no waste.
-
-    Returns: for each round the value for each place, and whether there is one; the values left
-    """
-    waiting: list[list[int]] = [[] for _ in range(size)]
-    for value, place in enumerate(index):
-        waiting[place].append(value)
-    rounds = []
-    while len(rounds) < ROUNDS and 0 < size <= WASTE * sum(map(bool, waiting)):
-        rounds.append(([first[0] if first else 0 for first in waiting], [*map(bool, waiting)]))
-        waiting = [others[1:] for others in waiting]
-    return rounds, sorted(value for others in waiting for value in others)
-
-
-# Parts of a concatenation up to which XLA on CPUs makes one loop of it (jaxlib 0.10).
-MOST_PARTS = 8
-
-
-def take_slices(x: Array, index: np.ndarray, axis: int) -> Array:
-    """Items at constant places, `stored`: in slices where these are few.
-
-    A gather and a transposition of what was gathered take twice as long on CPUs (jaxlib 0.10).
-
-    Gains: without it a piece (products of 6 blocks from 3 slices each) takes 1.5 times as long, its
-    derivative 1.4 times. Slices in place of all other gathers, strided ones too: no gain.
-    """
-    runs = np.split(index, np.flatnonzero(np.diff(index) != 1) + 1)
-
-    def sliced(x: Array) -> Array:
-        ends = ((int(run[0]), int(run[-1]) + 1) for run in runs)
-        return jnp.concatenate([lax.slice_in_dim(x, *two, axis=axis) for two in ends], axis)
-
-    few = len(runs) <= MOST_PARTS and "take_slices" not in _disabled
-    arranged = sliced if few else partial(take, index=index, axis=axis)
-    # What a batch shares, XLA computes before the loop over time, but no call.
-    return arranged(x) if x.shape[-1] == 1 else stored(arranged)(x)
 
 
 def scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:

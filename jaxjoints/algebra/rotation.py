@@ -25,7 +25,7 @@ from jax.numpy import unstack
 from jax.typing import ArrayLike
 
 from . import compiler
-from .compiler import spread, with_slopes
+from .compiler import spread, stored
 
 # An array (4, *b), or its four components (*b).
 Quaternion = Array | Sequence[Array]
@@ -157,7 +157,7 @@ def quat_normalize(q: Array) -> Array:
 
 def quat_from_rotation_vector(r: Array) -> Array:
     """Exponential of a rotation vector r [rad]: (cos θ/2, r sin(θ/2)/θ), θ = |r|, shape (4, *b)."""
-    c0, c1 = with_slopes(_cosine_and_sine)(dot(r, r) / 4)
+    c0, c1 = stored(_cosine_and_sine)(dot(r, r) / 4)
     s = c1 / 2
     return stack(c0, *(s * x for x in unstack(r)))
 
@@ -173,7 +173,7 @@ def quat_to_rotation_vector(q: Array) -> Array:
     flip = flip & (x == 0) | (x < 0)
     flip = flip & (w == 0) | (w < 0)
     w = jnp.where(flip, -w, w)
-    scale = with_slopes(_angle_over_sine)(w, x * x + y * y + z * z)
+    scale = stored(_angle_over_sine)(w, x * x + y * y + z * z)
     scale = jnp.where(flip, -scale, scale)
     return stack(scale * x, scale * y, scale * z)
 

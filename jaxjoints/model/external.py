@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.compiler import add_at
+from ..algebra.places import add_at
 from ..algebra.pytree import expand, map_trailing, overrides, replace
 from ..algebra.rotation import cross
 from ..algebra.spatial import Pose, quat_normalize

@@ -18,7 +18,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, largest, materialize
+from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, materialize
 from ..algebra.pytree import replace
 from ..model.external import settled
 from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
@@ -90,7 +90,7 @@ def isolated_step(
     standing = cause != Cause.NONE
     told = jnp.zeros_like(standing)
     for leaf in (x for x in jax.tree.leaves(control) if x.size):
-        told = told | ~jnp.isfinite(largest(jnp.abs(leaf), leaf.ndim - cause.ndim))
+        told = told | ~jnp.isfinite(leaf).all(axis=tuple(range(leaf.ndim - cause.ndim)))
     timed = (dt > 0) & (dt <= LONGEST)
     stopped = [(~timed, Cause.TIME_STEP), (told, Cause.CONTROL)]
     if policy == "zero":
@@ -103,7 +103,7 @@ def isolated_step(
     # No gradient flows through an environment that stands still, nor from one solve to the next.
     new = chosen(still, stop_gradient(state), new)
     new = replace(new, warm_start=stop_gradient(new.warm_start))
-    poor = info.residual > UNSOLVED * (1 + largest(jnp.abs(new.velocity), 2))
+    poor = info.residual > UNSOLVED * (1 + jnp.abs(new.velocity).max(axis=(0, 1)))
     effort = jnp.zeros_like(state.q) if control.effort is None else control.effort
     effort, step = jnp.broadcast_to(effort, state.q.shape), jnp.broadcast_to(dt, cause.shape)
     info = without(still, replace(info, effort=effort, dt=step))
@@ -193,7 +193,7 @@ def clipped(system: System, state: State, control: Control) -> Control:
 def _reach(state: State) -> Array:
     """Largest position or velocity, NaN if one is, shape (*batch)."""
     parts = (*jnp.unstack(state.position), *jnp.unstack(state.velocity), *jnp.unstack(state.omega))
-    return largest(reduce(jnp.maximum, map(jnp.abs, parts)), 1)
+    return reduce(jnp.maximum, map(jnp.abs, parts)).max(axis=0)
 
 
 def _unsound_parameters(system: System, batch: tuple[int, ...]) -> Array:

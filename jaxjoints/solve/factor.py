@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..algebra.compiler import add_at, stored, take, take_slices
+from ..algebra.compiler import stored
 from ..algebra.dense import (
     cholesky_inverse,
     multiply,
@@ -20,6 +20,7 @@ from ..algebra.dense import (
     product_transposed,
     transposed_product,
 )
+from ..algebra.places import add_at, take
 from ..algebra.pytree import struct
 from .graph import Level, Plan
 
@@ -68,8 +69,8 @@ def assemble(plan: Plan, H: Sequence[Array], Y: Sequence[Array]) -> Blocks:
         # Gathered first: inside the product the same items would be looked up six times.
         pairs = [
             (
-                take_slices(H[shared.later_side], shared.later, 2),
-                take_slices(Y[shared.pivot_side], shared.pivot, 2),
+                take(H[shared.later_side], shared.later, 2),
+                take(Y[shared.pivot_side], shared.pivot, 2),
             )
             for shared in plan.shared
         ]

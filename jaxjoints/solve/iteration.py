@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.compiler import largest
 from .bounds import LEAST_SPEED
 from .newton_step import newton_step
 from .problem import (
@@ -79,7 +78,7 @@ def iterated(
     blocks = matrix(problem)
     precision = problem.rate.dtype.itemsize
     share, far = SOLVED[precision], TOLERATED[precision]
-    fastest = largest(jnp.abs(coordinate_rows(problem, problem.rate)), 1)[None]
+    fastest = jnp.abs(coordinate_rows(problem, problem.rate)).max(axis=0)[None]
 
     def improve(now):
         step, at, speed, (last, last_size), wanted, _ = now
@@ -120,7 +119,7 @@ def _guided(
     blocks = matrix(problem)
     precision = problem.rate.dtype.itemsize
     share, far, least = SOLVED[precision], TOLERATED[precision], LEAST_SPEED[precision]
-    fastest = largest(jnp.abs(coordinate_rows(problem, problem.rate)), 1)
+    fastest = jnp.abs(coordinate_rows(problem, problem.rate)).max(axis=0)
     most = settings.iterations + GUIDED * settings.rescue
 
     def improve(now):

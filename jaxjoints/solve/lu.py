@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.compiler import add_at, stored, take
+from ..algebra.compiler import stored
 from ..algebra.dense import inverse, multiply, product
+from ..algebra.places import add_at, take
 from ..algebra.pytree import struct
 from .factor import per_edge
 from .graph import Level, Plan

@@ -23,7 +23,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import take
+from ..algebra.places import take
 from .bounds import complementarity, impulse_scale, widened, widening
 from .factor import Blocks, add_diagonal
 from .linear import factored, scaled_system, solve_from

@@ -17,8 +17,9 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import add_at, largest, materialize, take
+from ..algebra.compiler import materialize
 from ..algebra.dense import multiply, multiply_transposed
+from ..algebra.places import add_at, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
 from .bounds import complementarity, impulse_scale, widened
@@ -311,9 +312,9 @@ def residual(
     impulse, bounded = at
     structure = problem.structure
     A = diagonal(problem)
-    size = largest(jnp.abs(problem.rate) + A * jnp.abs(impulse), 2)
+    size = (jnp.abs(problem.rate) + A * jnp.abs(impulse)).max(axis=(0, 1))
     violation = jnp.abs(speed + problem.compliance * impulse) * trailing(structure.hard, speed)
-    worst = largest(violation, 2)
+    worst = violation.max(axis=(0, 1))
     if not structure.row:
         return worst, size
     c = 1 / coordinate_rows(problem, A)
@@ -324,7 +325,7 @@ def residual(
     for bound, λ in zip(problem.bounds, bounded, strict=True):
         Φ, _ = complementarity(widened(bound, Λ), λ, u, c, smoothing)
         terms.append(jnp.abs(Φ) / impulse_scale(bound, c))
-    return jnp.maximum(worst, largest(sum(terms), 1)), size
+    return jnp.maximum(worst, sum(terms).max(axis=0)), size
 
 
 def coordinate_rows(problem: RowProblem, x: Array) -> Array:

@@ -53,23 +53,6 @@ def read_often(A):
     return dense.product(A, A)
 
 
-def turned(r):
-    """Quaternion of a rotation vector and back."""
-    return rotation.quat_to_rotation_vector(rotation.quat_from_rotation_vector(r))
-
-
-def added(x, values):
-    """Eight blocks added at five places."""
-    return compiler.add_at(x, np.array([0, 1, 1, 2, 2, 3, 3, 4]), values, 2)
-
-
-def arranged(A, B):
-    """Products of blocks taken from constant places."""
-    first, second = np.array([1, 2, 3, 5, 6, 8]), np.array([0, 1, 2, 4, 5, 7])
-    pair = compiler.take_slices(A, first, 2), compiler.take_slices(B, second, 2)
-    return compiler.stored(dense.transposed_product)(*pair)
-
-
 def looped(A):
     """Matrix products in a loop, of which each turn lies in three loops of one turn."""
 
@@ -85,12 +68,8 @@ def looped(A):
 PIECES = {
     "stored": (factored, ((6, 6, 5), (6, 6, 5))),
     "materialize": (read_often, ((6, 6, 5),)),
-    "with_slopes": (turned, ((3, 10),)),
     "spread": (dense.product, ((5, 6, 10), (6, 5, 10))),
-    "largest": (lambda x: compiler.largest(x, 1), ((60,),)),
     "arctan": (rotation.arctan2, ((10,), (10,))),
-    "add_at": (added, ((6, 6, 5), (6, 6, 8))),
-    "take_slices": (arranged, ((6, 5, 10), (6, 5, 10))),
     "scan": (looped, ((3, 3, 10),)),
 }
 
