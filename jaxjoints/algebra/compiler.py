@@ -78,8 +78,7 @@ def stored(function: Callable) -> Callable:
     and differentiation pass through. On other devices the result is that of `function`.
 
     Gains: a piece (an inverse factor and two products) takes 2.0 times as long without it, its
-    derivative 0.7 times. Together with `materialize`, when both came in, a step of a chain of 10
-    went from 3.9 to 1.75 µs and its compilation from 10 to 2.7 s.
+    derivative 0.7 times; a step of a chain of 10 takes 1.25 times as long, its gradient 1.17 times.
     """
     call = _call(function)
 
@@ -116,7 +115,8 @@ def materialize(tree: T) -> T:
     What a batch shares, its last axis 1, is left as it is: XLA computes it once before the loop
     over time, but no call (jaxlib 0.10).
 
-    Gains: without it a piece (a product of a matrix of sines) takes 11 times as long.
+    Gains: without it a piece (a product of a matrix of sines) takes 11 times as long, a step of a
+    chain of 10 1.27 times, its gradient 1.86 times.
     """
     if "materialize" in _disabled:
         return tree
@@ -144,7 +144,8 @@ def spread(x: Array, axis: int, count: int) -> Array:
     The derivative of a broadcast is a sum over few items, which XLA on CPUs gives to a library that
     takes up to 100 µs for 5 × 10 × 128 (jaxlib 0.10).
 
-    Gains: without it the derivative of a piece (a product of matrices) takes 2.2 times as long.
+    Gains: without it the derivative of a piece (a product of matrices) takes 2.2 times as long, the
+    gradient of a chain of 10 1.26 times.
     """
     once = jnp.expand_dims(x, axis)
     if "spread" in _disabled:
@@ -159,7 +160,8 @@ def arctan2(y: Array, x: Array) -> Array:
     XLA on CPUs calls a function for each item: 11 µs for 1280 numbers in float32 where the series
     takes 1.3 µs (jaxlib 0.10). So it does for asin and tan.
 
-    Gains: without it a piece (10 angles) takes 6.8 times as long.
+    Gains: without it a piece (10 angles) takes 6.8 times as long, a step of a chain of 10 1.1
+    times.
     """
     if "arctan" in _disabled:
         return lax.atan2(y, x)
@@ -195,8 +197,8 @@ def scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any
 
     JAX traces a loop in a loop anew for each of them when it differentiates (JAX 0.10).
 
-    Gains: the gradient of 100 steps of a chain of 10 was traced in 3.1 s where it had taken 7.0,
-    together with other changes; a piece runs as fast without it.
+    Gains: without it the gradient of 50 steps of a chain of 10 compiles in 1.23 times the time; it
+    runs as fast.
     """
     if length != 1 or "scan" in _disabled:
         return lax.scan(function, carry, xs, length=length)
