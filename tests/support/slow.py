@@ -272,6 +272,11 @@ SLOW: dict[str, dict[str, Cases]] = {
         ),
         "test_equalities_close_loops_and_couple_coordinates": (),
     },
+    "models/test_robot_dynamics.py": {
+        "test_a_robot_has_the_dynamics_that_pinocchio_computes": ("go2",),
+        "test_a_robot_has_the_dynamics_that_mujoco_computes": ("go2",),
+        "test_joints_that_mimic_others_accelerate_as_the_independent_ones_do": ("panda",),
+    },
     "models/test_robots.py": {
         "test_a_robot_stands_and_accelerates_as_in_pinocchio": ("asr_twodof_description-TwoDofs",),
     },
