@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.compiler import materialize
 from ..algebra.spatial import cross, matvec, quat_rotate, quat_rotate_inverse
 from ..assembly.group_rows import Interval
 from ..assembly.problem import row_problem, row_rates
@@ -215,7 +216,7 @@ def _times_inertia(mechanism: Mechanism, state: State, x: Array) -> Array:
     moving = moving_bodies(mechanism.system, state.time.ndim)[:, None]
     linear = mechanism.system.mass[None, :, None] * x[:3]
     both = jnp.concatenate([linear, _turned_inertia(mechanism, state, x[3:])])
-    return jnp.where(moving[None], both, 0.0)
+    return materialize(jnp.where(moving[None], both, 0.0))
 
 
 def _turned_inertia(mechanism: Mechanism, state: State, x: Array) -> Array:

@@ -16,6 +16,7 @@ from jax.lax import stop_gradient
 from ..algebra.pytree import expand_trailing, replace, struct
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize
 from ..model.kinematics import Mechanism, joint_coordinates, system_kinematics
+from ..model.measures import element_errors
 from ..model.state import Control, State
 from ..model.system import System
 from ..schemes.projection import projected
@@ -28,8 +29,13 @@ from .joint_coordinates import constraints
 from .selection import indices_of, named
 from .tree import SpanningTree, columns, spanning_tree, tree_speeds, world_twists
 
-# Largest change of a coordinate in one Newton step towards an operating point [m or rad].
+# Largest change of a coordinate in one step towards an operating point [m or rad].
 STRIDE = 0.5
+# Steps that close the loops again after each of them.
+CLOSING = 3
+# What the next step would change, and joints are open by, where an operating point is found [m or
+# rad], by the bytes of a number.
+FOUND = {4: 1e-4, 8: 1e-9}
 
 
 @struct
@@ -52,12 +58,14 @@ class OperatingPoint:
     """Where a mechanism rests.
 
     state: at rest
-    residual: largest acceleration of an independent coordinate there, shape (*batch); where it is
-        not near 0, Newton's method found no equilibrium
+    residual: largest acceleration of an independent coordinate there, shape (*batch)
+    found: whether it is an equilibrium: one more Newton step would change no coordinate by more
+        than 1e-9 (1e-4 in float32), and joints are as closed, bool (*batch)
     """
 
     state: State
     residual: Array
+    found: Array
 
 
 def linear_model(
@@ -108,14 +116,17 @@ def operating_point(
     control: Control | None = None,
     *,
     independent: Iterable[str] | None = None,
-    iterations: int = 20,
+    iterations: int = 50,
 ) -> OperatingPoint:
     """An equilibrium near a state, under a control, by Newton's method on q̈ = 0.
 
-    Stable or not: that of an inverted pendulum too. The derivative is that of the equilibrium.
+    Stable or not: that of an inverted pendulum too. Once a step makes the accelerations larger, the
+    mechanism is let down instead: it goes on by those Newton steps that lead along q̈, elsewhere
+    along q̈ itself, which ends at a stable equilibrium. The derivative is that of the equilibrium.
 
     independent: as for `linear_model`
-    iterations: Newton steps; each changes a coordinate by at most 0.5 m or rad
+    iterations: steps; each changes a coordinate by at most 0.5 m or rad
+    Returns: the state, and whether it is an equilibrium; start elsewhere where it is none
     Raises: ValueError as `linear_model`
     """
     call = "operating_point"
@@ -225,24 +236,41 @@ def _operating_point(
         new = _deviated(mechanism, tree, state, at, dq, none)
         return at_instant(mechanism, new, control).qdd[at]
 
-    def closer(mechanism, control, state, qdd, slope):
-        step = -_solved(slope, qdd)
-        state = _deviated(mechanism, tree, state, at, jnp.clip(step, -STRIDE, STRIDE), none)
-        return at_rest(projected(mechanism, state))
+    def moved(state, step):
+        state = at_rest(_deviated(mechanism, tree, state, at, step, none))
+        return jax.lax.fori_loop(0, CLOSING, lambda _, x: projected(constants[0], x), state)
 
-    def iterate(state, _):
-        now = _value_and_jacobian(partial(qdd, *constants, state), none)
-        return closer(*constants, state, *now), None
+    def iterate(search, _):
+        state, stride, falling, before = search
+        now, slope = _value_and_jacobian(partial(qdd, *constants, state), none)
+        falling = falling | (jnp.sum(now**2, axis=0) > jnp.sum(before**2, axis=0))
+        # Steps that lead to and fro get shorter.
+        turned = falling & (jnp.sum(now * before, axis=0) < 0)
+        stride = jnp.where(turned, stride / 2, stride)
+        step = -_solved(slope, now)
+        along = jnp.sum(step * now, axis=0) > 0
+        size = jnp.max(jnp.abs(now), axis=0)
+        # Protects the division from a mechanism at rest.
+        fall = now * (stride / jnp.where(size > 0, size, 1.0))[None]
+        step = jnp.where((falling & ~along)[None], fall, jnp.clip(step, -stride, stride))
+        return (moved(state, step), stride, falling, now), None
 
     # Iterates are constants. One more step has the derivative of the implicit function.
     constants, start = stop_gradient(((mechanism, control), at_rest(state)))
-    state, _ = jax.lax.scan(iterate, start, None, length=steps)
+    one = jnp.ones_like(none[0])
+    search = (start, STRIDE * one, one < 0, jnp.inf + none)
+    (state, *_), _ = jax.lax.scan(iterate, search, None, length=steps)
     state = stop_gradient(state)
     _, slope = _value_and_jacobian(partial(qdd, *constants, state), none)
     state = projected(mechanism, state)
-    state = closer(mechanism, control, state, qdd(mechanism, control, state, none), slope)
+    step = -_solved(slope, qdd(mechanism, control, state, none))
+    state = _deviated(mechanism, tree, state, at, jnp.clip(step, -STRIDE, STRIDE), none)
+    state = at_rest(projected(mechanism, state))
     state = replace(state, q=_coordinates(mechanism, state))
-    return OperatingPoint(state, jnp.max(jnp.abs(qdd(mechanism, control, state, none)), axis=0))
+    open_by = jnp.max(jnp.abs(element_errors(mechanism, state)), axis=0, initial=0.0)
+    found = jnp.maximum(jnp.max(jnp.abs(step), axis=0), open_by) <= FOUND[one.dtype.itemsize]
+    residual = jnp.max(jnp.abs(qdd(mechanism, control, state, none)), axis=0)
+    return OperatingPoint(state, residual, found)
 
 
 def _model(function, state: State, k: int, m: int) -> LinearModel:

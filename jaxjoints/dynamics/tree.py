@@ -13,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.dense import inverse, multiply, multiply_transposed
+from ..algebra.compiler import materialize, stored
+from ..algebra.dense import multiply, multiply_transposed
+from ..algebra.places import take
 from ..algebra.pytree import expand_trailing, replace
 from ..algebra.spatial import cross, quat_multiply, quat_rotate
 from ..model.kinematics import (
@@ -24,6 +26,7 @@ from ..model.kinematics import (
     gather_coordinates,
     quaternion_components,
     system_kinematics,
+    twists_of_rows,
     with_world,
     wrenches_on_bodies,
 )
@@ -84,25 +87,11 @@ def world_twists(mechanism: Mechanism, tree: SpanningTree, state: State, speeds:
 
     state: its poses, and the velocities of prescribed bodies
     """
-    system, batch = mechanism.system, state.time.shape
-    kinematics = system_kinematics(mechanism, state)
-    near, far, r = _rows(mechanism, tree, state, kinematics, speeds)
-    twist = jnp.zeros((6, len(system.mass) + 1, *batch), state.position.dtype)
-    prescribed = np.array(system.topology.prescribed, int)
-    twist = twist.at[:, prescribed].set(body_twists(state)[:, prescribed])
-    for i, root in enumerate(tree.roots):
-        first = len(tree.coordinates) + 6 * i
-        twist = twist.at[:, root].set(_at_centre(mechanism, root, speeds[first : first + 6]))
-    start = 0
-    for level in tree.levels:
-        here = slice(start, start + len(level))
-        start = here.stop
-        base = np.array([branch.base for branch in level])
-        carried = multiply_transposed(far[:, :, here], twist[:, base])
-        body = np.array([branch.body for branch in level])
-        twist = twist.at[:, body].set(multiply(near[:, :, here], r[:, here] - carried))
-    q, twist = quaternion_components(state), twist[:, :-1]
-    return jnp.concatenate([quat_rotate(q, twist[:3]), quat_rotate(q, twist[3:])])
+    prescribed = np.array(mechanism.system.topology.prescribed, int)
+    own = jnp.zeros_like(with_world(body_twists(state)))
+    own = own.at[:, prescribed].set(body_twists(state)[:, prescribed])
+    columns = speeds[:, None], own[:, :, None]
+    return _world_twists(mechanism, tree, state, *columns, drifting=True)[:, :, 0]
 
 
 def tree_speeds(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
@@ -117,15 +106,47 @@ def tree_speeds(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array
 
 def columns(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
     """Twists of all bodies for unit speeds, world axes, shape (6, bodies, speeds, *batch)."""
-    speeds = jnp.zeros((tree.speeds, *state.time.shape), state.position.dtype)
-    basis = jnp.eye(tree.speeds, dtype=speeds.dtype)
-    basis = expand_trailing(basis, 2, state.time.ndim)
+    unit = expand_trailing(jnp.eye(tree.speeds, dtype=state.position.dtype), 2, state.time.ndim)
+    unit = jnp.broadcast_to(unit, (*unit.shape[:2], *state.time.shape))
+    own = jnp.zeros((6, state.position.shape[1] + 1, *unit.shape[1:]), unit.dtype)
+    return _world_twists(mechanism, tree, state, unit, own, drifting=False)
 
-    def along(direction):
-        twists = lambda speeds: world_twists(mechanism, tree, state, speeds)  # noqa: E731
-        return jax.jvp(twists, (speeds,), (jnp.broadcast_to(direction, speeds.shape),))[1]
 
-    return jax.vmap(along, in_axes=1, out_axes=2)(basis)
+def _world_twists(
+    mechanism: Mechanism,
+    tree: SpanningTree,
+    state: State,
+    speeds: Array,
+    own: Array,
+    drifting: bool,
+) -> Array:
+    """Twists of all bodies, world axes, (6, bodies, columns, *batch).
+
+    speeds: ν, (speeds, columns, *batch)
+    own: twists of the bodies that nothing carries, body axes, (6, bodies + 1, columns, *batch)
+    drifting: whether surfaces that move with time do so
+    """
+    kinematics = system_kinematics(mechanism, state)
+    near, far, r = _rows(mechanism, tree, kinematics, speeds, drifting)
+    branches = [branch for level in tree.levels for branch in level]
+    carried = {branch.body for branch in branches}
+    order = [b for b in range(own.shape[1]) if b not in carried]
+    for i, root in enumerate(tree.roots):
+        first = len(tree.coordinates) + 6 * i
+        own = own.at[:, root].set(_at_centre(mechanism, root, speeds[first : first + 6]))
+    # Bodies stand in the order in which they are placed.
+    twist, start = take(own, np.array(order), 1), 0
+    for level in tree.levels:
+        here = slice(start, start + len(level))
+        start = here.stop
+        base = np.array([order.index(branch.base) for branch in level])
+        moved = multiply_transposed(far[:, :, here], take(twist, base, 1))
+        placed = stored(multiply)(near[:, :, here], r[:, here] - moved)
+        twist = jnp.concatenate([twist, placed], axis=1)
+        order += [branch.body for branch in level]
+    twist = take(twist, np.argsort(order)[:-1], 1)
+    q = tuple(x[:, None] for x in quaternion_components(state))
+    return materialize(jnp.concatenate([quat_rotate(q, x) for x in (twist[:3], twist[3:])]))
 
 
 def moving_on(state: State) -> State:
@@ -174,38 +195,48 @@ def _tree(edges: tuple, names: tuple[str, ...], moving: tuple[bool, ...]) -> Spa
 
 
 def _rows(
-    mechanism: Mechanism, tree: SpanningTree, state: State, kinematics: Kinematics, speeds: Array
+    mechanism: Mechanism,
+    tree: SpanningTree,
+    kinematics: Kinematics,
+    speeds: Array,
+    drifting: bool,
 ) -> tuple[Array, Array, Array]:
     """Of each branch, level by level: (Hᵀ)⁻¹ of the rows on the body that it places, H on its base,
-    and the speeds of its rows: (6, 6, branches, *batch) twice, (6, branches, *batch).
+    (6, 6, branches, 1, *batch) both, and the speeds of its rows, (6, branches, columns, *batch).
     """
-    system, batch = mechanism.system, state.time.shape
-    flat = jnp.zeros((system.coordinates, *batch), speeds.dtype)
+    system, (columns, *batch) = mechanism.system, speeds.shape[1:]
+    flat = jnp.zeros((system.coordinates, columns, *batch), speeds.dtype)
     flat = flat.at[np.array(tree.coordinates, int)].set(speeds[: len(tree.coordinates)])
     # Without any joint there are arrays of none to concatenate.
     none = jnp.zeros((6, 6, 0, *batch), speeds.dtype)
-    sides, rates, order = ([none], [none]), [none[:, 0]], []
+    wrenches, twists, order = ([none], [none]), ([none], [none]), []
+    rates = [jnp.zeros((6, 0, columns, *batch), speeds.dtype)]
     for group, joint in zip(system.groups, kinematics.joints, strict=True):
-        for side, H in zip(sides, wrenches_on_bodies(group, joint, range(6)), strict=True):
-            side.append(jnp.broadcast_to(H, (*H.shape[:3], *batch)))
+        own = wrenches_on_bodies(group, joint, range(6)), twists_of_rows(group, joint)
+        for sides, parts in zip((wrenches, twists), own, strict=True):
+            for side, part in zip(sides, parts, strict=True):
+                side.append(jnp.broadcast_to(part, (*part.shape[:3], *batch)))
         k = group.coupling.dof
         at = np.array(group.start)[None] + np.arange(k)[:, None]
-        drift = jnp.broadcast_to(joint.rows.drift[: 6 - k], (6 - k, len(group.joints), *batch))
-        rates.append(jnp.concatenate([-drift, flat[at]]))
+        held = -joint.rows.drift[: 6 - k, :, None] if drifting else jnp.zeros((), flat.dtype)
+        held = jnp.broadcast_to(held, (6 - k, len(group.joints), columns, *batch))
+        rates.append(jnp.concatenate([held, flat[at]]))
         order += group.joints
     branches = [branch for level in tree.levels for branch in level]
     index = np.array([order.index(branch.joint) for branch in branches], int)
     away = np.array([branch.side * len(order) for branch in branches], int)
-    H = jnp.concatenate([*sides[0], *sides[1]], axis=2)
-    near = jnp.take(H, index + away, axis=2)
+    near = jnp.take(jnp.concatenate([*twists[0], *twists[1]], axis=2), index + away, axis=2)
+    H = jnp.concatenate([*wrenches[0], *wrenches[1]], axis=2)
     far = jnp.take(H, index + len(order) - away, axis=2)
     r = jnp.take(jnp.concatenate(rates, axis=1), index, axis=1)
-    return inverse(jnp.swapaxes(near, 0, 1)), far, r
+    return near[:, :, :, None], far[:, :, :, None], r
 
 
 def _at_centre(mechanism: Mechanism, body: int, twist: Array) -> Array:
-    """A twist at the body frame's origin, at the centre of mass, both in body axes."""
-    com = jnp.broadcast_to(mechanism.system.com[:, body], twist[:3].shape)
+    """Twists at the body frame's origin, at the centre of mass, both in body axes; shape
+    (6, columns, *batch).
+    """
+    com = jnp.broadcast_to(mechanism.system.com[:, body, None], twist[:3].shape)
     return jnp.concatenate([twist[:3] + cross(twist[3:], com), twist[3:]])
 
 

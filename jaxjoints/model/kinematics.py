@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.compiler import materialize, spread
-from ..algebra.dense import inverse_of_three, multiply_transposed, product_transposed
+from ..algebra.compiler import materialize, spread, stored
+from ..algebra.dense import inverse, inverse_of_three, multiply_transposed, product_transposed
 from ..algebra.pytree import expand, map_trailing, replace, static, struct
 from ..algebra.spatial import (
     Pose,
@@ -205,6 +205,17 @@ def wrenches_on_bodies(
     on_child, on_parent = group.attachment
     child = _about_centre(group.frame_C, joint, on_child, W)
     return child, -_about_centre(joint.C_in_parent, joint, on_parent, W)
+
+
+def twists_of_rows(group: JointGroup, joint: JointKinematics) -> tuple[Array, Array]:
+    """(Hᵀ)⁻¹ of all six rows, H as in `wrenches_on_bodies`: the twist of the child for a unit speed
+    of each row while the parent stands, and that of the parent while the child stands.
+    """
+    # In the frame of the joint, where the rows of most couplings are the same for the whole batch.
+    V = stored(inverse)(joint.rows.W)
+    on_child, on_parent = group.attachment
+    child = _motion_about_centre(group.frame_C, joint, on_child, V)
+    return child, -_motion_about_centre(joint.C_in_parent, joint, on_parent, V)
 
 
 def coordinate_wrenches(group: JointGroup, joint: JointKinematics) -> tuple[Array, Array]:
@@ -479,8 +490,20 @@ def _about_centre(C: Pose, joint: JointKinematics, share: float, W: Array) -> Ar
 
     C: pose of C about the centre of mass; share: of the way from C's origin to D's
     """
-    p = C.apply(share * joint.D_to_C) if share else C.p
-    R = quat_to_matrix(C.q)
+    p, R = _attached(C, joint, share)
     force, moment = matmul(R, W[:3]), matmul(R, W[3:])
     moment = moment + cross(spread(p, 1, force.shape[1]), force)
     return jnp.concatenate(jnp.broadcast_arrays(force, moment), axis=0)
+
+
+def _motion_about_centre(C: Pose, joint: JointKinematics, share: float, V: Array) -> Array:
+    """Twists V (6, rows, …) of that point, in C axes, as those of a body's centre of mass."""
+    p, R = _attached(C, joint, share)
+    linear, angular = matmul(R, V[:3]), matmul(R, V[3:])
+    linear = linear + cross(spread(p, 1, angular.shape[1]), angular)
+    return jnp.concatenate(jnp.broadcast_arrays(linear, angular), axis=0)
+
+
+def _attached(C: Pose, joint: JointKinematics, share: float) -> tuple[Array, Array]:
+    """Where the rows of a joint act about a centre of mass, and the axes of C."""
+    return C.apply(share * joint.D_to_C) if share else C.p, quat_to_matrix(C.q)

@@ -14,7 +14,7 @@ from jaxjoints.dynamics.site import site
 pin = pytest.importorskip("pinocchio")
 mujoco = pytest.importorskip("mujoco")
 
-from support.robots import plain, robot, without  # noqa: E402
+from support.robots import in_mujoco, plain, robot  # noqa: E402
 
 EXACT = 1e-11  # matrices and forces, relative to the largest
 SOLVED = 1e-8  # accelerations, and the efforts for them, relative to the largest
@@ -109,7 +109,7 @@ def test_a_robot_has_the_dynamics_that_mujoco_computes(found):
     if name in NOT_IN_MUJOCO:
         pytest.skip("MuJoCo does not read it")
     floating = ROBOTS[name][1]
-    m, names = in_mujoco(without(text, "limit", "dynamics", "mimic"), floating, r)
+    m, names = in_mujoco(text, floating, r)
     d = mujoco.MjData(m)
     # MuJoCo's velocity of a floating base has its linear part in world axes.
     T, order = np.eye(m.nv), np.zeros(m.nv, int)
@@ -139,16 +139,6 @@ def test_a_robot_has_the_dynamics_that_mujoco_computes(found):
     qdd = np.zeros(r.pin.nv)
     qdd[r.order[: r.system.coordinates]] = np.asarray(now)
     close(qdd[order][joints], d.qacc[joints], SOLVED)
-
-
-def in_mujoco(text, floating, r):
-    """MuJoCo's model of a URDF, and the names of its joints."""
-    options = '<mujoco><compiler fusestatic="false" strippath="true"/></mujoco></robot>'
-    spec = mujoco.MjSpec.from_string(text.replace("</robot>", options))
-    if floating:
-        spec.body(r.system.topology.bodies[0]).add_freejoint()
-    m = spec.compile()
-    return m, [m.joint(j).name for j in range(m.njnt)]
 
 
 @pytest.mark.parametrize("name", MIMICS)

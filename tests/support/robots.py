@@ -115,6 +115,19 @@ def independent(text, m):
     return A[:, A.any(axis=0)], b
 
 
+def in_mujoco(text, floating, r):
+    """MuJoCo's model of the same, and the names of its joints."""
+    import mujoco
+
+    text = without(text, "limit", "dynamics", "mimic")
+    options = '<mujoco><compiler fusestatic="false" strippath="true"/></mujoco></robot>'
+    spec = mujoco.MjSpec.from_string(text.replace("</robot>", options))
+    if floating:
+        spec.body(r.system.topology.bodies[0]).add_freejoint()
+    m = spec.compile()
+    return m, [m.joint(j).name for j in range(m.njnt)]
+
+
 def compare(text, floating):
     """Largest differences of link poses and, relative, of accelerations to Pinocchio's."""
     r = robot(text, floating)
