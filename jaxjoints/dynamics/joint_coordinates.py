@@ -11,6 +11,8 @@ import numpy as np
 from jax import Array
 
 from ..algebra.compiler import materialize
+from ..algebra.places import take
+from ..algebra.pytree import expand_trailing
 from ..algebra.spatial import cross, matvec, quat_rotate, quat_rotate_inverse
 from ..assembly.group_rows import Interval
 from ..assembly.problem import row_problem, row_rates
@@ -33,6 +35,8 @@ from .acceleration import ready
 from .tree import (
     SpanningTree,
     columns,
+    first_bodies,
+    first_twists,
     moving_on,
     spanning_tree,
     tree_speeds,
@@ -107,8 +111,7 @@ def _speeds(system: System, state: State) -> Array:
 def _mass_matrix(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     tree = spanning_tree(system)
-    J = columns(mechanism, tree, state)
-    M = _contracted(J, _times_inertia(mechanism, state, J))
+    M = _of_composite_bodies(mechanism, tree, state)
     armature = jnp.zeros((system.coordinates, *state.time.shape), M.dtype)
     for group in mechanism.system.groups:
         for law in group.laws:
@@ -118,6 +121,31 @@ def _mass_matrix(system: System, state: State) -> Array:
                 armature = armature.at[at].add(jnp.broadcast_to(law.inertia, shape))
     first = np.arange(len(tree.coordinates))
     return M.at[first, first].add(armature[np.array(tree.coordinates, int)])
+
+
+def _of_composite_bodies(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
+    """M of the bodies alone: the momentum of all that one speed carries, along each speed that
+    carries this.
+    """
+    carries, arm, S = _about_bases(mechanism, tree, state)
+    count = state.position.shape[1]
+    moving = moving_bodies(mechanism.system, state.time.ndim)
+    mass = jnp.broadcast_to(jnp.where(moving, mechanism.system.mass, 0.0), arm.shape[1:])
+    unit = expand_trailing(jnp.eye(3, dtype=arm.dtype)[:, None], 3, state.time.ndim)
+    unit = jnp.broadcast_to(unit, (3, count, 3, *state.time.shape))
+    turned = jnp.where(moving[None, :, None], _turned_inertia(mechanism, state, unit), 0.0)
+    across = cross(arm[:, :, None], cross(unit, arm[:, :, None]))
+    inertia = turned + mass[None, :, None] * across
+    parts = jnp.concatenate([mass[None], mass[None] * arm, *jnp.moveaxis(inertia, 2, 0)])
+    mass, h, I = jnp.split(_carried(carries, parts), (1, 4))  # noqa: E741
+    v, omega = S[:3], S[3:]
+    momentum = mass * v + cross(omega, h)
+    spin = cross(h, v) + matvec(I.reshape(3, 3, *I.shape[1:]), omega)
+    S, p = materialize((S, jnp.concatenate([momentum, spin])))
+    M = jnp.einsum("ki...,kj...->ij...", S, p, precision="highest")
+    bears = carries[:, first_bodies(mechanism, tree)]
+    bears = bears.reshape(*bears.shape, *(1,) * state.time.ndim)
+    return jnp.where(bears, M, jnp.where(jnp.swapaxes(bears, 0, 1), jnp.swapaxes(M, 0, 1), 0.0))
 
 
 @jax.jit
@@ -130,14 +158,13 @@ def _bias_forces(system: System, state: State) -> Array:
     linear, angular = jnp.split(_times_inertia(mechanism, state, a[:, :, None])[:, :, 0], 2)
     angular = angular + cross(state.omega, _spin(mechanism, state))
     force = jnp.concatenate([linear, angular]) - _weights(mechanism, state)
-    return _contracted(columns(mechanism, tree, state), force[:, :, None])[:, 0]
+    return _along(mechanism, tree, state, force)
 
 
 @jax.jit
 def _gravity_forces(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
-    J = columns(mechanism, spanning_tree(system), state)
-    return -_contracted(J, _weights(mechanism, state)[:, :, None])[:, 0]
+    return -_along(mechanism, spanning_tree(system), state, _weights(mechanism, state))
 
 
 @jax.jit
@@ -202,6 +229,40 @@ def constraints(mechanism: Mechanism, tree: SpanningTree, state: State) -> tuple
         return jax.jvp(rates, (zero,), (jnp.broadcast_to(direction, zero.shape),))[1]
 
     return jax.vmap(along, in_axes=1, out_axes=1)(basis), -rates(zero)
+
+
+def _along(mechanism: Mechanism, tree: SpanningTree, state: State, force: Array) -> Array:
+    """Jᵀ F of wrenches on all bodies (6, bodies, *batch), shape (speeds, *batch)."""
+    carries, arm, S = _about_bases(mechanism, tree, state)
+    force = jnp.broadcast_to(force, (6, *arm.shape[1:]))
+    moment = force[3:] + cross(arm, force[:3])
+    wrench = _carried(carries, jnp.concatenate([force[:3], moment]))
+    return jnp.sum(S * wrench, axis=0)
+
+
+def _about_bases(
+    mechanism: Mechanism, tree: SpanningTree, state: State
+) -> tuple[np.ndarray, Array, Array]:
+    """What each speed carries, seen about the centre of mass of the first body of its branch.
+
+    Returns: whether a speed carries a body, (speeds, bodies); the way of each body's centre of mass
+        from there, (3, bodies, *batch); and the twist there for a unit of each speed, (6, speeds,
+        *batch); world axes
+    """
+    carried = tree.carried_by(state.position.shape[1])
+    free = carried.sum(axis=0) == 1
+    base = (carried & free[:, None]).argmax(axis=0)
+    arm = state.position - take(state.position, base, 1)
+    first = first_bodies(mechanism, tree)
+    S = first_twists(mechanism, tree, state)
+    v = S[:3] - cross(S[3:], take(arm, first, 1))
+    return carried[first], arm, jnp.concatenate([v, S[3:]])
+
+
+def _carried(carries: np.ndarray, parts: Array) -> Array:
+    """Sums over the bodies that each speed carries, (k, bodies, *batch) to (k, speeds, *batch)."""
+    weight = carries.astype(parts.dtype)
+    return jnp.einsum("sb,kb...->ks...", weight, materialize(parts), precision="highest")
 
 
 def _contracted(J: Array, force: Array) -> Array:

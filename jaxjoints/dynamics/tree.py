@@ -64,6 +64,18 @@ class SpanningTree:
         """Length of ν."""
         return len(self.coordinates) + 6 * len(self.roots)
 
+    @property
+    def branches(self) -> list[Branch]:
+        """All branches, those that place bases before those that build on them."""
+        return [branch for level in self.levels for branch in level]
+
+    def carried_by(self, bodies: int) -> np.ndarray:
+        """Whether a body carries another or is it, (bodies, bodies)."""
+        carried = np.eye(bodies + 1, dtype=bool)
+        for branch in self.branches:
+            carried[:, branch.body] |= carried[:, branch.base]
+        return carried[:bodies, :bodies]
+
 
 def spanning_tree(system: System) -> SpanningTree:
     """The tree of joints breadth first from the world, in the order in which they were added.
@@ -112,6 +124,42 @@ def columns(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
     return _world_twists(mechanism, tree, state, unit, own, drifting=False)
 
 
+def first_bodies(mechanism: Mechanism, tree: SpanningTree) -> np.ndarray:
+    """The first body that each speed moves, which carries all others that it moves, (speeds)."""
+    _, branch = _places(mechanism, tree)
+    bodies = np.array([branch.body for branch in tree.branches], int)[branch]
+    return np.concatenate([bodies, np.repeat(np.array(tree.roots, int), 6)])
+
+
+def first_twists(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
+    """The twist of that body for a unit of each speed: velocity of its centre of mass and angular
+    velocity, world axes, (6, speeds, *batch).
+    """
+    row, branch = _places(mechanism, tree)
+    kinematics = system_kinematics(mechanism, state)
+    none = jnp.zeros((tree.speeds, 1, *state.time.shape), state.position.dtype)
+    near, _, _ = _rows(mechanism, tree, kinematics, none, drifting=False)
+    unit = expand_trailing(jnp.eye(6, dtype=none.dtype), 2, state.time.ndim)
+    unit = jnp.broadcast_to(unit, (6, 6, *state.time.shape))
+    roots = [_at_centre(mechanism, root, unit) for root in tree.roots]
+    twist = jnp.concatenate([near[:, row, branch, 0], *roots], axis=1)
+    bodies = first_bodies(mechanism, tree)
+    q = tuple(jnp.take(x, bodies, axis=0) for x in quaternion_components(state))
+    return jnp.concatenate([quat_rotate(q, x) for x in (twist[:3], twist[3:])])
+
+
+def _places(mechanism: Mechanism, tree: SpanningTree) -> tuple[np.ndarray, np.ndarray]:
+    """Of each speed of a joint its row among those of its branch, and the number of the branch."""
+    row, branch = np.zeros((2, len(tree.coordinates)), int)
+    number = {branch.joint: i for i, branch in enumerate(tree.branches)}
+    for group in mechanism.system.groups:
+        for joint, start in zip(group.joints, group.start, strict=True):
+            for i in range(group.coupling.dof if joint in number else 0):
+                at = tree.coordinates.index(start + i)
+                row[at], branch[at] = 6 - group.coupling.dof + i, number[joint]
+    return row, branch
+
+
 def _world_twists(
     mechanism: Mechanism,
     tree: SpanningTree,
@@ -128,8 +176,7 @@ def _world_twists(
     """
     kinematics = system_kinematics(mechanism, state)
     near, far, r = _rows(mechanism, tree, kinematics, speeds, drifting)
-    branches = [branch for level in tree.levels for branch in level]
-    carried = {branch.body for branch in branches}
+    carried = {branch.body for branch in tree.branches}
     order = [b for b in range(own.shape[1]) if b not in carried]
     for i, root in enumerate(tree.roots):
         first = len(tree.coordinates) + 6 * i
@@ -222,7 +269,7 @@ def _rows(
         held = jnp.broadcast_to(held, (6 - k, len(group.joints), columns, *batch))
         rates.append(jnp.concatenate([held, flat[at]]))
         order += group.joints
-    branches = [branch for level in tree.levels for branch in level]
+    branches = tree.branches
     index = np.array([order.index(branch.joint) for branch in branches], int)
     away = np.array([branch.side * len(order) for branch in branches], int)
     near = jnp.take(jnp.concatenate([*twists[0], *twists[1]], axis=2), index + away, axis=2)

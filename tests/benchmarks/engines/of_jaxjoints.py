@@ -16,6 +16,8 @@ class JaxJoints(JaxEngine):
     """Semi-implicit Euler, with two projections after each step where there are loops."""
 
     solver = jj.Newton()
+    # Environments per tile; None: as the platform has it.
+    tile = None
 
     def chosen(self, mechanism) -> jj.SemiImplicitEuler:
         """The scheme for a mechanism."""
@@ -35,6 +37,7 @@ class JaxJoints(JaxEngine):
                 record_every=checkpoint or steps,
                 checkpoint=checkpoint,
                 scheme=self.scheme,
+                tile=self.tile,
             )[0]
 
         return roll, (jax.block_until_ready(state(mechanism, self.system, batch)),)
