@@ -77,7 +77,7 @@ def rollout(engine: str, case: str, batch: int, gradient: bool):
     """A function of a start that simulates a batch, and the start, neither of which has run."""
     module, name = ENGINES[engine]
     made = getattr(importlib.import_module(f"engines.{module}"), name)()
-    # None, as on a GPU.
+    # All at once, as on a GPU.
     made.tile = batch
     mechanism = CASES[case]()
     roll, arguments = made.rollout(mechanism, batch, STEPS, DT)

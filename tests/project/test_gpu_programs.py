@@ -45,7 +45,7 @@ def test_bytes_are_those_that_kernels_read_and_write():
 )
 def test_a_chain_of_ten_takes_few_kernels_and_bytes_on_an_h200():
     # In a process of its own: a benchmark sets up JAX when it is imported.
-    code = "import gpu_programs; print(gpu_programs.measure('jaxjoints', 'chain10', %d)[0])" % BATCH
+    code = f"import gpu_programs; print(gpu_programs.measure('jaxjoints', 'chain10', {BATCH})[0])"
     shown = subprocess.run(
         [sys.executable, "-c", code], cwd=FOLDER, capture_output=True, text=True, check=True
     )

@@ -76,8 +76,8 @@ class Loop:
             yield from loop.walk()
 
     def total(self, of) -> float:
-        """Sum of a number `of` each kernel's bytes over one turn and the loops in it, of which those
-        without a known number of turns count once.
+        """Sum of a number `of` each kernel's bytes over one turn and the loops in it; loops without
+        a known number of turns count once.
         """
         own = sum(of(size) for size, _ in self.kernels)
         return own + sum((loop.turns or 1) * loop.total(of) for loop in self.inner)
@@ -163,7 +163,7 @@ class Program:
 def size_of(shape: str) -> int:
     """Bytes of a shape, or of all shapes of a tuple."""
     total = 0
-    for kind, bits, lengths in SHAPE.findall(shape):
+    for _, bits, lengths in SHAPE.findall(shape):
         items = 1
         for length in filter(None, lengths.split(",")):
             items *= int(length)
