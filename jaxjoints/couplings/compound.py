@@ -41,7 +41,10 @@ class Hinge2(Chart):
     Source: ODE hinge-2 (axis 1 in body 1, the chassis; axis 2 in body 2, the wheel). In ODE the
     suspension is a soft bilateral row and its travel is no coordinate; the error of the angle
     between the axes is measured by its sine; stops of the wheel's angle have no effect. Here that
-    error is the angle itself, and laws act on all coordinates. Both agree on the surface.
+    error is the angle itself, and laws act on all coordinates. Both agree on the surface, except
+    for motors where the cosine c of the axes is not 0: ODE drives the components of the angular
+    velocity along the axes, q̇[2] + c q̇[1] of the wheel and q̇[1] + c q̇[2] of the steering, and not
+    q̇[2] and q̇[1]; with c = 0.196 and steering at 0.93 rad/s the wheel's differ by 0.18 rad/s.
     """
 
     axis_D: Numbers = Z
@@ -121,6 +124,8 @@ class PrismaticUniversal(Chart):
     Source: ODE prismatic-universal (body 1, which carries the slide and axis 1, is D; body 2 is
     C). ODE's rows neglect that the slide turns with its body, so they do work while it turns; and
     where body 1 is the world, ODE measures the slide in the wrong frame. The rows here are exact.
+    While the slide turns across itself at ω, ODE's C leaves it sideways at q[0] ω, until feedback
+    holds it q[0] ω dt / erp beside it: 1.8 mm at 0.04 m, 0.9 rad/s, 10 ms and an ERP of 0.2.
     """
 
     slide: Numbers = Z
@@ -164,7 +169,8 @@ class DoubleHinge(Chart):
     length: of the rod, > 0 [m]
 
     Source: ODE double hinge. ODE measures the distance of the anchors in space, which includes the
-    offset along the axes that another row brings to 0. Both agree on the surface.
+    offset along the axes that another row brings to 0. Both agree on the surface; at an offset z
+    ODE's distance is longer by √(length² + z²) - length ≈ z² / (2 length), 3 mm for 60 mm at 0.6 m.
     """
 
     length: Numbers

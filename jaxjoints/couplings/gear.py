@@ -139,7 +139,9 @@ class BevelGear(_Gear):
 
     Source: ODE transmission, intersecting axes, with anchors at the centres of the wheels. ODE
     needs both wheels on one carrier that does not move. Its error feedback has the wrong sign, so
-    that the slip grows by 1 + erp in each step; here a step reduces the slip.
+    that the slip grows by 1 + erp in each step; here a step reduces the slip. ODE reads the slip
+    from the angles alone, so that it differs from q[0] by the offset of C's origin along the node
+    line: to first order in the error of the bearings, and not at all while that offset is 0.
     """
 
     radius_C: Numbers

@@ -31,6 +31,8 @@ from .tree import SpanningTree, columns, spanning_tree, tree_speeds, world_twist
 
 # Largest change of a coordinate in one step towards an operating point [m or rad].
 STRIDE = 0.5
+# Newton steps below this are always taken: they come from near an equilibrium [m or rad].
+SHORT = 0.05
 # Steps that close the loops again after each of them.
 CLOSING = 3
 # What the next step would change, and joints are open by, where an operating point is found [m or
@@ -120,9 +122,9 @@ def operating_point(
 ) -> OperatingPoint:
     """An equilibrium near a state, under a control, by Newton's method on q̈ = 0.
 
-    Stable or not: that of an inverted pendulum too. Once a step makes the accelerations larger, the
-    mechanism is let down instead: it goes on by those Newton steps that lead along q̈, elsewhere
-    along q̈ itself, which ends at a stable equilibrium. The derivative is that of the equilibrium.
+    Stable or not: that of an inverted pendulum too. Once a step has made the accelerations larger,
+    the mechanism is let down: Newton steps are taken where they lead along q̈, other steps follow q̈
+    itself, to an equilibrium below. The derivative is that of the equilibrium.
 
     independent: as for `linear_model`
     iterations: steps; each changes a coordinate by at most 0.5 m or rad
@@ -238,32 +240,35 @@ def _operating_point(
 
     def moved(state, step):
         state = at_rest(_deviated(mechanism, tree, state, at, step, none))
-        return jax.lax.fori_loop(0, CLOSING, lambda _, x: projected(constants[0], x), state)
+        state = jax.lax.fori_loop(0, CLOSING, lambda _, x: projected(constants[0], x), state)
+        # Springs know how often a coordinate has turned.
+        return replace(state, q=_coordinates(constants[0], state))
 
     def iterate(search, _):
-        state, stride, falling, before = search
+        state, stride, falling, before, _ = search
         now, slope = _value_and_jacobian(partial(qdd, *constants, state), none)
-        falling = falling | (jnp.sum(now**2, axis=0) > jnp.sum(before**2, axis=0))
+        step = -_solved(slope, now)
+        far = jnp.max(jnp.abs(step), axis=0) > SHORT
+        falling = falling | (far & (jnp.sum(now**2, axis=0) > jnp.sum(before**2, axis=0)))
         # Steps that lead to and fro get shorter.
         turned = falling & (jnp.sum(now * before, axis=0) < 0)
         stride = jnp.where(turned, stride / 2, stride)
-        step = -_solved(slope, now)
-        along = jnp.sum(step * now, axis=0) > 0
+        against = jnp.sum(step * now, axis=0) <= 0
         size = jnp.max(jnp.abs(now), axis=0)
         # Protects the division from a mechanism at rest.
         fall = now * (stride / jnp.where(size > 0, size, 1.0))[None]
-        step = jnp.where((falling & ~along)[None], fall, jnp.clip(step, -stride, stride))
-        return (moved(state, step), stride, falling, now), None
+        step = jnp.clip(step, -stride[None], stride[None])
+        step = jnp.where((falling & far & against)[None], fall, step)
+        return (moved(state, step), stride, falling, now, slope), None
 
     # Iterates are constants. One more step has the derivative of the implicit function.
     constants, start = stop_gradient(((mechanism, control), at_rest(state)))
     one = jnp.ones_like(none[0])
-    search = (start, STRIDE * one, one < 0, jnp.inf + none)
-    (state, *_), _ = jax.lax.scan(iterate, search, None, length=steps)
-    state = stop_gradient(state)
-    _, slope = _value_and_jacobian(partial(qdd, *constants, state), none)
-    state = projected(mechanism, state)
-    step = -_solved(slope, qdd(mechanism, control, state, none))
+    slope = jnp.zeros((len(at), *none.shape), none.dtype)
+    search = (start, STRIDE * one, one < 0, jnp.inf + none, slope)
+    (state, *_, slope), _ = jax.lax.scan(iterate, search, None, length=steps)
+    state = projected(mechanism, stop_gradient(state))
+    step = -_solved(stop_gradient(slope), qdd(mechanism, control, state, none))
     state = _deviated(mechanism, tree, state, at, jnp.clip(step, -STRIDE, STRIDE), none)
     state = at_rest(projected(mechanism, state))
     state = replace(state, q=_coordinates(mechanism, state))

@@ -311,7 +311,9 @@ def _of_names(
     dtype = group.erp.dtype
     named = np.array([name in values for name in names], dtype).reshape(-1, *ones)
     zero = jnp.zeros((group.coupling.dof, *ones), dtype)
-    each = jnp.broadcast_arrays(*(zero + values.get(name, zero).astype(dtype) for name in names))
+    each = jnp.broadcast_arrays(
+        *(zero + expand_trailing(values.get(name, zero).astype(dtype), 1, batch) for name in names)
+    )
     stacked = jnp.stack(each, axis=1)
     named, one = jnp.asarray(named), jnp.ones(named.shape, dtype)
     for k in range(group.coupling.dof):

@@ -1,5 +1,7 @@
 """Mechanisms with closed loops as rough sketches, and where they are by geometry."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxjoints as jj
@@ -162,16 +164,19 @@ def stephenson_points(angle):
     return {"A": A, "B": B, "C": C, "D": circles(C, 0.9, 1.5 + 0.7j, 0.5)}
 
 
-def slider_crank(crank=0.3, rod=0.8):
-    """A slider that a crank moves along x through a rod; hinges "O", "A", "B", slider "guide"."""
-    world, small = jj.SystemBuilder(), rod_inertia(1.0, 0.5)
+def slider_crank(crank=0.3, rod=0.8, *, laws=(), **options):
+    """A slider that a crank moves along x through a rod; hinges "O", "A", "B", slider "guide".
+
+    laws: of the slider
+    """
+    world, small = jj.SystemBuilder(**options), rod_inertia(1.0, 0.5)
     for name in ("crank", "rod", "piston"):
         world.body(name, mass=1.0, inertia=small)
     hinge = jj.Hinge(NORMAL)
     world.joint("O", hinge, child="crank", q=0.3)
     frames = {"frame_C": (0.0, 0.0, 0.0), "frame_D": (crank, 0.0, 0.0)}
     world.joint("A", hinge, child="rod", parent="crank", q=-0.1, **frames)
-    world.joint("guide", jj.Slider((1.0, 0.0, 0.0)), child="piston", q=0.7)
+    world.joint("guide", jj.Slider((1.0, 0.0, 0.0)), child="piston", q=0.7, laws=laws)
     world.joint("B", hinge, child="rod", parent="piston", frame_C=(rod, 0.0, 0.0))
     return world.build(rough=True)
 
@@ -235,3 +240,64 @@ def stewart_platform():
         world.joint(f"leg {i}", jj.Slider(), child=rod, parent=cylinder, q=1.0)
         world.joint(f"top {i}", jj.Ball(), child=rod, parent="platform", frame_D=tuple(top[i]))
     return *world.build(rough=True), base, top
+
+
+# A knee in the plane of x (forward) and y (up) of the femur [m, rad]. Flexion turns the tibia
+# backward about z while its end rolls and slides on the femur; the patella goes round the front of
+# the femur by an angle of its own, and tilts.
+FLEXION = np.radians([-10.0, 0.0, 30.0, 60.0, 90.0, 120.0, 130.0])
+ROUND = np.radians([-30.0, 0.0, 20.0, 40.0, 60.0, 80.0, 110.0])
+TUBEROSITY, PATELLA_POLE, LIGAMENT = (0.04, -0.05, 0.0), (-0.002, -0.02, 0.0), 0.07
+
+
+def _spline(knots, values):
+    return jj.functions.Spline(jnp.array(knots), jnp.array(values))
+
+
+def _planar(turn, x, y):
+    still = jj.functions.Constant(0.0)
+    return jj.FunctionDriven(dof=1, rotations=(still, still, turn), translations=(x, y, still))
+
+
+KNEE = _planar(
+    jj.functions.Linear(jnp.array([-1.0])),
+    _spline(FLEXION, [-0.004, -0.005, 0.0, 0.003, 0.0, -0.006, -0.008]),
+    _spline(FLEXION, [-0.041, -0.04, -0.0405, -0.042, -0.043, -0.042, -0.041]),
+)
+GROOVE = _planar(
+    _spline(ROUND, [0.45, 0.0, -0.3, -0.6, -0.95, -1.35, -1.9]),
+    _spline(ROUND, 0.045 * np.cos(ROUND)),
+    _spline(ROUND, -0.042 * np.sin(ROUND)),
+)
+
+
+def knee():
+    """A knee whose patella hangs on a ligament: joints "knee", "groove" and, of constant length,
+    "ligament".
+    """
+    world = jj.SystemBuilder()
+    for name, mass in (("femur", 8.0), ("tibia", 4.0), ("patella", 0.1)):
+        world.body(name, mass=mass, inertia=(0.1 * mass,) * 3)
+    world.joint("hip", jj.Fixed(), child="femur", frame_D=(0.0, 0.0, 1.0))
+    world.joint("knee", KNEE, child="tibia", parent="femur", q=0.6)
+    world.joint("groove", GROOVE, child="patella", parent="femur", q=1.2)
+    frames = {"frame_C": PATELLA_POLE, "frame_D": TUBEROSITY}
+    rod = jj.DoubleBall(LIGAMENT)
+    world.joint("ligament", rod, child="patella", parent="tibia", **frames)
+    return world.build(rough=True)
+
+
+@jax.jit
+def _pole_to_tuberosity(flexion, around):
+    tuberosity = KNEE.pose(flexion[None]).apply(jnp.array(TUBEROSITY))
+    return jnp.linalg.norm(GROOVE.pose(around[None]).apply(jnp.array(PATELLA_POLE)) - tuberosity)
+
+
+def way_of_patella(flexion):
+    """Coordinate of the groove at which the ligament has its length, by bisection."""
+    low, high = -0.5, 1.9
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = _pole_to_tuberosity(np.array(flexion), np.array(middle)) > LIGAMENT
+        low, high = (middle, high) if above else (low, middle)
+    return middle

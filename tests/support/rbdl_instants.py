@@ -1,4 +1,4 @@
-"""Mechanisms whose instants RBDL recorded, built with its constraints as joints."""
+"""Mechanisms whose instants or assemblies RBDL recorded, with its constraints as joints."""
 
 import warnings
 from functools import cache
@@ -17,6 +17,7 @@ from support import oracle
 from support.mechanisms import Y, Z
 
 RECORDED = oracle.load("rbdl_instants")
+ASSEMBLIES = oracle.load("rbdl_assembly")
 AXES = {"revolute z": Z, "revolute y": Y}
 
 
@@ -49,16 +50,21 @@ class Rows(jj.Residual):
 
 @jj.struct
 class Path(jj.Residual):
-    """x of C's origin is offset + amplitude sin(frequency t)."""
+    """C's origin is at offset + amplitude (sin φ, cos φ, sin φ cos φ), φ = frequency t.
+
+    Its x with five freedoms, all of it with three.
+    """
 
     amplitude: jax.Array
     frequency: jax.Array
     offset: jax.Array
-    dof: ClassVar[int] = 5
+    dof: int = jj.static()
     places_bodies: ClassVar[bool] = False
 
     def residual(self, T, t):
-        return (T.p[0] - self.offset - self.amplitude * jnp.sin(self.frequency * t))[None]
+        sine, cosine = (f(self.frequency * t) for f in (jnp.sin, jnp.cos))
+        path = self.offset + self.amplitude * jnp.stack([sine, cosine, sine * cosine])
+        return (T.p - path)[: 6 - self.dof]
 
 
 @jj.struct
@@ -90,7 +96,7 @@ def mechanism(name):
 
 
 def _built(name):
-    case = RECORDED[name]
+    case = (ASSEMBLIES | RECORDED)[name]
     world = jj.SystemBuilder(gravity=case["gravity"])
     names = {0: jj.WORLD} | {body["id"]: body["name"] for body in case["bodies"]}
     for body in case["bodies"]:
@@ -124,9 +130,8 @@ def _add(world, name, constraint, names):
         rolling = jj.RollingSphere if "u = ez;" in constraint["rows_def"] else jj.RollingDisc
         coupling, frames = RollingByAcceleration(rolling(constraint["radius"])), (None, None)
     elif kind.startswith("custom: rheonomic"):
-        coupling = Path(
-            *(jnp.array(constraint[x]) for x in ("A", "w")), jnp.array(constraint["c"][0])
-        )
+        path = (jnp.array(constraint[x], float) for x in ("A", "w", "c"))
+        coupling = Path(*path, dof=6 - constraint["rows"])
         frames = constraint["point"], None
     else:
         normals = np.array(constraint["world_normals"], float)

@@ -147,6 +147,56 @@ def test_a_cardan_shaft_turns_unevenly():
     np.testing.assert_allclose(qd, speed * rate, atol=FITTING)
 
 
+@cache
+def knee_program():
+    """The knee at a flexion that changes at a speed, with a ligament of a length."""
+    system, _ = linkages.knee()
+
+    def program(state, flexion, speed, length):
+        changed = system.with_joint("ligament", length=length)
+        return jj.assemble(changed, state, q={"knee": flexion}, qd={"knee": speed}, strict=False)
+
+    return jax.jit(program)
+
+
+@pytest.mark.slow
+def test_a_patella_follows_its_ligament_through_a_flexion_and_back():
+    system, _ = linkages.knee()
+    there = np.radians(np.arange(0.0, 121.0, 15.0))
+    flexion, count = np.concatenate([there, there[::-1]]), len(there)
+    # On the way back from another guess.
+    guess = {"knee": np.repeat([0.6, 1.4], count), "groove": np.repeat([-0.4, 0.6], count)}
+    state = system.state(q=guess, rough=True)
+    assert jnp.max(jj.joint_errors(system, state)) > 0.01
+    state, closure = knee_program()(state, flexion[None], 2.0, linkages.LIGAMENT)
+    assert closure.closed.all() and closure.reached.all() and largest_error(closure) < CLOSED
+    at = system.coordinate("groove")
+    found, speeds = (np.asarray(x[at][0]) for x in (state.q, jj.speeds(system, state)))
+    exact = [linkages.way_of_patella(angle) for angle in there]
+    np.testing.assert_allclose(found, [*exact, *exact[::-1]], rtol=0, atol=KNOWN)
+    assert (np.diff(found[:count]) > 0).all() and found[count - 1] - found[0] > 0.8
+    h = 1e-4
+    for i, angle in enumerate(there):
+        ends = [linkages.way_of_patella(angle + side * h) for side in (1, -1)]
+        np.testing.assert_allclose(speeds[i], (ends[0] - ends[1]) / h, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_place_of_a_patella_has_the_slopes_of_differences():
+    """By the flexion and by the length of the ligament."""
+    system, guess = linkages.knee()
+
+    def place(numbers):
+        state, _ = knee_program()(guess, numbers[:1], 1.0, numbers[1])
+        return jnp.concatenate([state.position[:, system.body("patella")], state.q])
+
+    values, slopes = (jax.jit(jax.vmap(f)) for f in (place, jax.jacfwd(place)))
+    points = jnp.array([[angle, linkages.LIGAMENT] for angle in np.radians([10.0, 75.0, 115.0])])
+    for at, found in zip(points, slopes(points), strict=True):
+        expected = central(values, np.asarray(at), np.array([1e-3, 1e-5]))
+        np.testing.assert_allclose(found.T, expected, rtol=1e-7, atol=1e-7)
+
+
 @pytest.mark.slow
 def test_a_stewart_platform_has_the_legs_of_its_pose():
     system, state, base, top = linkages.stewart_platform()
