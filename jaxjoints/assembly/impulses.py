@@ -60,10 +60,17 @@ def warm_start(system: System, solution: RowSolution) -> WarmStart:
 
 def no_warm_start(system: System, batch: tuple[int, ...], dtype: jnp.dtype) -> WarmStart:
     """No impulse at all, where a system starts."""
+    sizes = warm_start_sizes(system)
+    return WarmStart(*(jnp.zeros((*shape, *batch), dtype) for shape in sizes))
+
+
+def warm_start_sizes(system: System) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Shapes of the two arrays of a `WarmStart` without batch axes."""
     plan = layout(system)
-    rows = (plan.structure.rows, plan.structure.nodes) if plan.bounded else (0, 0)
-    bounds = (plan.bounded, len(plan.structure.row)) if plan.bounded else (0, 0)
-    return WarmStart(jnp.zeros((*rows, *batch), dtype), jnp.zeros((*bounds, *batch), dtype))
+    if not plan.bounded:
+        return (0, 0), (0, 0)
+    structure = plan.structure
+    return (structure.rows, structure.nodes), (plan.bounded, len(structure.row))
 
 
 def joint_impulses(

@@ -10,6 +10,8 @@ from jax import Array
 
 from ..algebra.options import check_kind
 from ..algebra.pytree import expand, replace
+from ..assembly.impulses import warm_start_sizes
+from ..assembly.layout import engagement_size
 from ..build.checks.values import is_traced, precision, read_numbers
 from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, State, control_ranks
@@ -147,6 +149,14 @@ def _check_state(system: System, state: State) -> None:
     per_body = {"position": 3, "quaternion": 4, "velocity": 3, "omega": 3}
     shapes = {name: (size, len(system.topology.bodies)) for name, size in per_body.items()}
     _check_axes("state", state, shapes | {"q": (system.coordinates,)}, None, ())
+    start = state.warm_start
+    found = start.rows.shape[:2], start.bounds.shape[:2], state.engagement.shape[:1]
+    if found != (*warm_start_sizes(system), (engagement_size(system),)):
+        raise ValueError(
+            "state: it is of a system with other laws, whose impulses start its next solve; start "
+            "those anew: own = system.state(), then replace(state, warm_start=own.warm_start, "
+            "engagement=own.engagement)"
+        )
 
 
 def _check_control(

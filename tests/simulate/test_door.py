@@ -94,6 +94,14 @@ class TestSentences:
         with pytest.raises(ValueError, match=words):
             call(*chain)
 
+    def test_a_state_of_a_system_with_other_laws(self, chain):
+        system, state = chain
+        limited, start = mechanisms.chain(2, laws=[jj.Limits(-1.0, 1.0)])
+        with pytest.raises(ValueError, match="of a system with other laws"):
+            rollout(limited, state, dt=DT, steps=2)
+        own = replace(state, warm_start=start.warm_start, engagement=start.engagement)
+        assert rollout(limited, own, dt=DT, steps=2)[0].time == 2 * DT
+
     def test_a_controller_that_branches_in_python(self, chain):
         def late(state):
             return Control(effort=jnp.ones(2)) if state.time > 0 else Control()
