@@ -4,7 +4,7 @@ Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, d
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
 """
 
-from . import dynamics, models
+from . import dynamics, identification, models
 from .algebra.pytree import map_trailing, replace, static, struct
 from .algebra.spatial import Pose
 from .build.builder import SystemBuilder
@@ -70,7 +70,7 @@ from .solve.derivative import Implicit, Unrolled
 from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
 from .solve.problem import Solver
-from .tools import goals, identification, joint_space
+from .tools import goals, joint_space
 from .tools.closure import AssemblyError, Closure, assemble, inverse_kinematics
 from .tools.diagnosis import Diagnosis, diagnose
 from .viewing import plots

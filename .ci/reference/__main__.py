@@ -24,7 +24,6 @@ MODULES = (
     "jaxjoints.solve.problem",
     "jaxjoints.schemes.scheme",
     "jaxjoints.tools.goals",
-    "jaxjoints.tools.identification",
     "jaxjoints.viewing.plots",
     "jaxjoints.tools.joint_space",
 )

@@ -110,7 +110,7 @@ def _changed(
     shapes = jax.tree.map(lambda shape: shape[:-1], built, is_leaf=_is_shape)
     owner, old = f"{groups[g].element} {name!r}", groups[g].member(i, ranks)
     inner = {f.name for f in dataclasses.fields(getattr(old, record)) if f.name not in fields}
-    laws = {_law_name(law): j for j, law in enumerate(getattr(old, "laws", ()))}
+    laws = {law_name(law): j for j, law in enumerate(getattr(old, "laws", ()))}
     new: dict[str, Any] = {}
     for key, value in changes.items():
         if key in fields:
@@ -119,7 +119,7 @@ def _changed(
             base = new.get(record, getattr(old, record))
             new[record] = replace(base, **{key: value})
         elif key in laws:
-            of_type = [law for law in old.laws if _law_name(law) == key]
+            of_type = [law for law in old.laws if law_name(law) == key]
             if len(of_type) > 1:
                 raise ValueError(f"{owner}: it has {len(of_type)} laws {key}; give all by laws=[…]")
             several = list(new.get("laws", old.laws))
@@ -216,7 +216,7 @@ def _kind(value: Any) -> str:
     return repr(value) if isinstance(value, type) else f"a {type(value).__name__}"
 
 
-def _law_name(law: Law) -> str:
+def law_name(law: Law) -> str:
     """The type of a law as an argument: `spring_damper` for a `SpringDamper`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(law).__name__).lower()
 

@@ -93,20 +93,28 @@ class Group:
         """
 
         def put(stacked, value, rank):
-            value = jnp.asarray(value, stacked.dtype)
-            extra = value.ndim - (rank - 1)
-            if stacked.ndim == rank and extra:
-                stacked = stacked.reshape(stacked.shape + (1,) * extra)
-                stacked = jnp.broadcast_to(stacked, stacked.shape[:rank] + value.shape[rank - 1 :])
-            elif extra < stacked.ndim - rank:
-                value = value.reshape(value.shape + (1,) * (stacked.ndim - rank - extra))
-            return stacked.at[(slice(None),) * (rank - 1) + (i,)].set(value)
+            return with_entry(stacked, i, value, rank)
 
         updated = {
             field: jax.tree.map(put, getattr(self, field), value, getattr(ranks, field))
             for field, value in changes.items()
         }
         return replace(self, **updated)
+
+
+def with_entry(stacked: jax.Array, i: int, value: Any, rank: int) -> jax.Array:
+    """A stacked leaf with the entry of element i replaced; either may carry batch axes at the end.
+
+    rank: of the stacked leaf without batch axes; its last axis is that of elements
+    """
+    value = jnp.asarray(value, stacked.dtype)
+    extra = value.ndim - (rank - 1)
+    if stacked.ndim == rank and extra:
+        stacked = stacked.reshape(stacked.shape + (1,) * extra)
+        stacked = jnp.broadcast_to(stacked, stacked.shape[:rank] + value.shape[rank - 1 :])
+    elif extra < stacked.ndim - rank:
+        value = value.reshape(value.shape + (1,) * (stacked.ndim - rank - extra))
+    return stacked.at[(slice(None),) * (rank - 1) + (i,)].set(value)
 
 
 @struct

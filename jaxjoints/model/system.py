@@ -42,8 +42,9 @@ class System:
     shows them as tables.
 
     Importing `jaxjoints` adds methods: `with_joint`, `with_transmission` and `with_field` change
-    numbers by name; `system.state(q={"elbow": 0.3}, …)` makes a start state (see `start_state`),
-    `system.control(effort=…, …)` a control (see `control_by_name`).
+    numbers by name, `with_numbers` any by its path; `system.state(q={"elbow": 0.3}, …)` makes a
+    start state (see `start_state`), `system.control(effort=…, …)` a control (see
+    `control_by_name`).
 
     mass: [kg], shape (bodies,)
     inertia: about the centre of mass in body axes [kg m²], shape (3, 3, bodies)
@@ -109,6 +110,14 @@ class System:
 
     def with_constraint(self, name: str, **changes: Any) -> "System":
         """See `changes.with_constraint`."""
+        raise NotImplementedError
+
+    def number(self, path: str) -> Any:
+        """See `numbers.number`."""
+        raise NotImplementedError
+
+    def with_numbers(self, numbers: Mapping[str, Any]) -> "System":
+        """See `numbers.with_numbers`."""
         raise NotImplementedError
 
     @property

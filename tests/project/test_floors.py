@@ -28,6 +28,9 @@ IMPORTS_OF_FOLDERS = {
         *("algebra", "assembly", "build", "couplings", "laws", "model", "schemes", "simulate"),
         "solve",
     },
+    "identification": {
+        *("algebra", "build", "model", "schemes", "simulate"),
+    },
     "cli": {
         *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "tools"),
         "viewing",

@@ -533,7 +533,7 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_six_bars_and_legs_stand_where_circles_meet": (),
         "test_hundreds_of_seeds_reach_a_point_within_limits": (),
     },
-    "tools/test_identify.py": {
+    "identification/test_identify.py": {
         "test_velocities_from_poses_are_those_that_moved_the_bodies": ("exponential",),
         "test_the_truth_leaves_no_residuals": ("0.3",),
         "test_following_fully_is_predicting_one_step": (),

@@ -13,7 +13,7 @@ from jaxjoints.algebra.spatial import (
     quat_multiply,
     quat_normalize,
 )
-from jaxjoints.tools.identification import Motion, Unknown, identify, pose_residuals
+from jaxjoints.identification import Motion, Unknown, identify, pose_residuals
 from support.mechanisms import pendulum
 
 DT = 0.01

@@ -1,0 +1,366 @@
+"""The least sum of squared residuals, searched from many starts at once, and what it tells."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.tree_util import Partial
+
+from ..algebra.pytree import struct
+from ..simulate.tiles import cores, map_tiles
+from .unknowns import Parameter, deviations
+
+# Standard deviation of a number that is uniform between 0 and 1.
+PRIOR_DEVIATION = 12**-0.5
+# Two fits are equally good if their sums of squares differ by less: three standard deviations.
+EQUALLY_GOOD = 9.0
+# A combination of numbers counts as undetermined if the recording takes less from its deviation.
+LEFT_OPEN = 0.5
+
+Residual = Callable[[dict[str, Array], Array], Array]
+Report = Callable[[int, int, np.ndarray], Any]
+Shares = dict[str, tuple[int, int]]
+
+
+class Linearized(NamedTuple):
+    """Of each start: sum of squares r·r, half its gradient Jᵀr, information JᵀJ, and residuals r.
+
+    Shapes (starts,), (shares, starts), (shares, shares, starts), (residuals, starts).
+    """
+
+    cost: Any
+    gradient: Any
+    information: Any
+    residuals: Any
+
+
+class Problem(Protocol):
+    """A tree of arrays that says how far a simulation is from what was recorded."""
+
+    def linearized(
+        self, unknowns: dict[str, Parameter], shares: Array, follow: Array
+    ) -> Linearized:
+        """Residuals and their derivatives at shares of shape (shares, starts)."""
+
+
+class Identified(NamedTuple):
+    """What a search found: values with their uncertainties, and how the search went.
+
+    `print` shows a table of values, and what the recording left open.
+
+    values: those of the best start, by name; a number, an array or a `BodyInertia`
+    deviations: their standard deviations, by name, if the residuals have a noise of 1 each
+    uncertainty: each deviation as a share of that before the recording was known, by name: 0 for
+        a number that the recording determines, 1 for one that it says nothing about. Of unknowns
+        of several shares an array
+    residuals: at these values, of the simulation that runs free
+    converged: number of starts whose sum of squares is that of the best start, within the noise
+    losses: mean square of the residuals at each iteration, shape (iterations + 1 + polish, starts)
+    shares: names of all shares, in the order of `correlations`
+    correlations: between the shares, shape (shares, shares)
+    left_open: combinations of shares that the recording leaves open: their deviations are more than
+        half of those before it was known. One sentence for each
+    """
+
+    values: dict[str, Any]
+    deviations: dict[str, Any]
+    uncertainty: dict[str, Any]
+    residuals: np.ndarray
+    converged: int
+    losses: np.ndarray
+    shares: tuple[str, ...]
+    correlations: np.ndarray
+    left_open: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = []
+        for name, value in self.values.items():
+            parts = zip(_parts(name, value), _parts(name, self.deviations[name]), strict=True)
+            for (label, number), (_, deviation) in parts:
+                lines.append(f"{label:<40} {number:>12.6g} ± {deviation:.2g}")
+        starts = self.losses.shape[-1]
+        lines.append(f"{self.converged} of {starts} starts end here, mean square {self._mean:.3g}")
+        return "\n".join([*lines, *self.left_open])
+
+    @property
+    def _mean(self) -> float:
+        return float(np.mean(np.square(self.residuals)))
+
+
+@struct
+class Residuals:
+    """A problem by a function of the values and of `follow`, see `identify`."""
+
+    function: Partial
+
+    def linearized(
+        self, unknowns: dict[str, Parameter], shares: Array, follow: Array
+    ) -> Linearized:
+        """See `Problem`; by forward derivatives, one for each share."""
+
+        def residuals(z):
+            r = self.function(values_at(unknowns, z), follow)
+            return r.reshape(-1, r.shape[-1])
+
+        def with_derivative(direction):
+            along = jnp.broadcast_to(direction[:, None], shares.shape)
+            return jax.jvp(residuals, (shares,), (along,))
+
+        r, J = jax.vmap(with_derivative, out_axes=(None, 0))(
+            jnp.eye(len(shares), dtype=shares.dtype)
+        )
+        # Elementwise in the starts; a batched matrix product with the batch last is slow on CPUs.
+        information = jnp.sum(J[:, None] * J[None], axis=2)
+        return Linearized(jnp.sum(r * r, axis=0), jnp.sum(J * r[None], axis=1), information, r)
+
+
+def identify(
+    residual: Residual,
+    unknowns: Mapping[str, Parameter],
+    *,
+    key: Array,
+    starts: int = 256,
+    iterations: int = 100,
+    polish: int = 8,
+    rate: float = 0.05,
+    follow: float = 0.3,
+    optimizer: optax.GradientTransformation | None = None,
+    report: Report | None = None,
+) -> Identified:
+    """The parameters with the least sum of squared residuals, searched from many random starts.
+
+    All starts form one batch. Each takes `iterations` steps of Adam while the simulation follows
+    the recording, then `polish` damped Gauss-Newton (Levenberg-Marquardt) steps while it runs free.
+    Derivatives are forward ones, one for each parameter, which suits few parameters and many
+    residuals.
+
+    Standard deviations are those of the linearized least-squares problem: its information is JᵀJ of
+    the residuals plus that of the uniform distribution of each parameter in its range.
+
+    residual: a function of a dictionary of the values, each of shape (*shape, starts), and of
+        `follow` (see `pose_residuals`). It returns residuals in units of their noise, with the
+        starts as last axis. A `Partial` with the recording among its arguments is compiled once for
+        all recordings of equal shapes
+    unknowns: what is known of each value before, by name
+    key: of `jax.random`, for the starts
+    starts: number of random starts
+    iterations: steps of Adam; polish: Levenberg-Marquardt steps
+    rate: first learning rate of Adam, as a share of the ranges; it decays to 0 as a cosine
+    follow: of the simulation during Adam's steps
+    optimizer: of optax, in place of Adam and its rate; each start has its own memory
+    report: called after every iteration with the number of iterations done, their total number, and
+        the loss of each start
+
+    Raises: ValueError for ranges that are empty or not finite, for counts below 1, and if no start
+        has finite residuals.
+    """
+    check_search("identify", unknowns, starts=starts, iterations=iterations, polish=polish)
+    unknowns = {name: unknowns[name] for name in sorted(unknowns)}  # the order of jit
+    problem = Residuals(residual if isinstance(residual, Partial) else Partial(residual))
+    if optimizer is None:
+        optimizer = optax.adam(optax.cosine_decay_schedule(rate, iterations), b2=0.9)
+    z = jax.random.uniform(key, (sum(sizes(unknowns)), starts))
+    search = Search("identify", problem, unknowns, iterations + 1 + polish, report)
+    z = search.descended(z, optimizer, iterations, follow)
+    z, best = search.polished(z, polish, 0.0)
+    return search.answer(z, best)
+
+
+class Search:
+    """A search under way: evaluations are counted, their losses kept and reported."""
+
+    def __init__(
+        self,
+        call: str,
+        problem: Problem,
+        unknowns: dict[str, Parameter],
+        total: int,
+        report: Report | None,
+    ):
+        """call: name of the function, for errors; total: number of evaluations in all."""
+        self.call, self.problem, self.unknowns = call, problem, unknowns
+        self.total, self.report, self.losses = total, report, []
+
+    def evaluated(self, z: Array, follow: float) -> Linearized:
+        """The problem at shares z, as NumPy arrays.
+
+        JAX arrays that are spread over cores would have the next call recompiled.
+        """
+        follow = jnp.asarray(follow, z.dtype)
+        result = jax.device_get(_linearized(self.problem, self.unknowns, z, follow))
+        self.losses.append(result.cost / len(result.residuals))
+        if self.report is not None:
+            self.report(len(self.losses), self.total, self.losses[-1])
+        return result
+
+    def descended(
+        self, z: Array, optimizer: optax.GradientTransformation, iterations: int, follow: float
+    ) -> Array:
+        """Shares after steps of an optax optimizer on the logarithm of each start's cost."""
+        descend = jax.jit(partial(_descended, optimizer))
+        memory = jax.vmap(optimizer.init, in_axes=-1, out_axes=-1)(z)
+        for _ in range(iterations):
+            now = self.evaluated(z, follow)
+            z, memory = descend(z, memory, now.cost, now.gradient)
+        return z
+
+    def polished(self, z: Array, iterations: int, follow: float) -> tuple[Array, Linearized]:
+        """Shares after Levenberg-Marquardt steps, and the problem there in float64."""
+        wide = lambda result: Linearized(*(x.astype(float) for x in result))  # noqa: E731
+        best = wide(self.evaluated(z, follow))
+        damping = np.full(z.shape[-1], 1e-3)
+        for _ in range(iterations):
+            tried_z = _damped_newton(np.asarray(z), best.gradient, best.information, damping)
+            tried_z = jnp.asarray(tried_z, z.dtype)
+            tried = wide(self.evaluated(tried_z, follow))
+            # A comparison with NaN is false: a step to a cost that is not finite is rejected.
+            better = tried.cost < np.nan_to_num(best.cost, nan=np.inf)
+            z = jnp.where(better[None], tried_z, z)
+            both = zip(tried, best, strict=True)
+            best = Linearized(*(np.where(better, new, old) for new, old in both))
+            damping = np.where(better, damping / 10, damping * 10)
+        return z, best
+
+    def answer(self, z: Array, best: Linearized) -> Identified:
+        """The best start with its uncertainties; ValueError if no start has finite residuals."""
+        cost = np.nan_to_num(best.cost, nan=np.inf)
+        winner = int(np.argmin(cost))
+        if not np.isfinite(cost[winner]):
+            raise ValueError(
+                f"{self.call}: no start of {z.shape[-1]} gave finite residuals; narrow the ranges "
+                f"of {list(self.unknowns)}, or take a smaller dt"
+            )
+        prior = np.eye(len(z)) / PRIOR_DEVIATION**2
+        covariance = np.linalg.inv(best.information[..., winner] + prior)
+        spread = np.sqrt(np.diag(covariance))
+        names = tuple(label for name, u in self.unknowns.items() for label in _labels(name, u))
+        values, errors, uncertainty = {}, {}, {}
+        for name, share, cut in shares_of(self.unknowns, z[:, winner]):
+            unknown = self.unknowns[name]
+            values[name] = _plain(unknown.value(share))
+            errors[name] = _plain(deviations(unknown, share, covariance[cut, cut]))
+            uncertainty[name] = _plain((spread[cut] / PRIOR_DEVIATION).reshape(unknown.shape))
+        return Identified(
+            values=values,
+            deviations=errors,
+            uncertainty=uncertainty,
+            residuals=best.residuals[:, winner],
+            converged=int(np.sum(cost < cost[winner] + EQUALLY_GOOD)),
+            losses=np.stack(self.losses),
+            shares=names,
+            correlations=covariance / np.outer(spread, spread),
+            left_open=_left_open(names, covariance),
+        )
+
+
+def sizes(unknowns: Mapping[str, Parameter]) -> list[int]:
+    """Number of shares of each unknown."""
+    return [int(np.prod(unknown.shape)) for unknown in unknowns.values()]
+
+
+def shares_of(unknowns: Mapping[str, Parameter], z: Array) -> list[tuple[str, Array, slice]]:
+    """Name of each unknown, its shares (*shape, *batch), and where they are in z."""
+    ends = np.cumsum([0, *sizes(unknowns)])
+    result = []
+    for (name, unknown), start, end in zip(unknowns.items(), ends[:-1], ends[1:], strict=True):
+        cut = slice(int(start), int(end))
+        result.append((name, z[cut].reshape(unknown.shape + z.shape[1:]), cut))
+    return result
+
+
+def values_at(unknowns: Mapping[str, Parameter], z: Array) -> dict[str, Any]:
+    """The value of each unknown, by name, at shares z of shape (shares, *batch)."""
+    return {name: unknowns[name].value(share) for name, share, _ in shares_of(unknowns, z)}
+
+
+@jax.jit
+def _linearized(
+    problem: Problem, unknowns: dict[str, Parameter], z: Array, follow: Array
+) -> Linearized:
+    """The problem at shares z, its starts spread over the cores."""
+    mesh, starts = cores(), z.shape[-1]
+    tile = starts if mesh is None or starts % mesh.size else starts // mesh.size
+
+    def linearize(shared, z):
+        problem, unknowns, follow = shared
+        return problem.linearized(unknowns, z, follow)
+
+    return map_tiles(linearize, (problem, unknowns, follow), z, tile, mesh)
+
+
+def _descended(optimizer, z, memory, cost, gradient):
+    """One step of an optax optimizer on the logarithm of each start's cost, inside the ranges."""
+    # A start whose cost is not finite stays where it is, without effect on the others.
+    slope = jnp.nan_to_num(gradient / (1 + cost)[None], posinf=0.0, neginf=0.0)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        update = jax.vmap(optimizer.update, in_axes=-1, out_axes=-1)
+        update, memory = update(slope, memory, z)
+    return jnp.clip(z + update, 0.0, 1.0), memory
+
+
+def _damped_newton(z, gradient, information, damping):
+    """A Levenberg-Marquardt step of each start: at most a fifth of the ranges, and inside them."""
+    H = np.nan_to_num(np.moveaxis(information, -1, 0))
+    diagonal = damping[:, None] * np.einsum("sii->si", H)
+    # The small multiple of 1 keeps parameters where they are that the recording does not determine.
+    A = H + (diagonal + 1e-2)[..., None] * np.eye(len(z))
+    move = np.linalg.solve(A, -np.nan_to_num(gradient.T)[..., None])[..., 0].T
+    return np.clip(z + np.clip(move, -0.2, 0.2), 0.0, 1.0)
+
+
+def _labels(name: str, unknown: Parameter) -> list[str]:
+    """The name of each share of an unknown."""
+    places = np.ndindex(unknown.shape)
+    return [name + (f"[{', '.join(map(str, place))}]" if place else "") for place in places]
+
+
+def _plain(value: Any) -> Any:
+    """A value with floats for numbers and NumPy arrays for arrays."""
+    read = lambda x: float(x) if np.ndim(x) == 0 else np.asarray(x, float)  # noqa: E731
+    return jax.tree.map(read, value)
+
+
+def _parts(name: str, value: Any) -> list[tuple[str, float]]:
+    """All numbers of a value, with labels."""
+    leaves = jax.tree_util.tree_leaves_with_path(value)
+    return [
+        (name + jax.tree_util.keystr(path) + (f"{list(place)}" if place else ""), float(number))
+        for path, leaf in leaves
+        for place, number in np.ndenumerate(leaf)
+    ]
+
+
+def _left_open(names: tuple[str, ...], covariance: np.ndarray) -> tuple[str, ...]:
+    """Sentences on the combinations of shares whose deviation the recording hardly lessens."""
+    variances, directions = np.linalg.eigh(covariance)
+    sentences = []
+    for variance, direction in zip(variances[::-1], directions.T[::-1], strict=True):
+        if variance**0.5 <= LEFT_OPEN * PRIOR_DEVIATION:
+            break
+        order = np.argsort(-np.abs(direction))[:4]
+        direction = direction * np.sign(direction[order[0]])
+        parts = [f"{direction[i]:+.2f} {names[i]}" for i in order if abs(direction[i]) > 0.1]
+        sentences.append(f"left open by the recording: {' '.join(parts)} (of the ranges)")
+    return tuple(sentences)
+
+
+def check_search(call: str, unknowns: Mapping[str, Parameter], **counts: int) -> None:
+    """Raise ValueError unless every unknown has a range and every count is large enough.
+
+    call: name of the function, for errors
+    """
+    if not unknowns:
+        raise ValueError(f"{call}: there are no unknowns; name at least one")
+    for name, unknown in unknowns.items():
+        if not isinstance(unknown, Parameter):
+            kinds = ", ".join(kind.__name__ for kind in Parameter.__args__)
+            raise ValueError(f"unknown {name!r}: {unknown!r} must be one of {kinds}")
+        unknown.check(name)
+    for name, count in counts.items():
+        if count < (name != "polish"):
+            raise ValueError(f"{call}: {name} {count} must be >= {int(name != 'polish')}")
