@@ -11,7 +11,7 @@ import numpy as np
 from recordings import Recording
 
 from jaxjoints import Hinge
-from jaxjoints.tools.identification import Identified
+from jaxjoints.identification import Identified
 
 
 class Progress:
