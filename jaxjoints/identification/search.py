@@ -11,8 +11,9 @@ import optax
 from jax import Array
 from jax.tree_util import Partial
 
+from ..algebra.devices import on_each_device
 from ..algebra.pytree import struct
-from ..simulate.tiles import cores, map_tiles
+from ..simulate.tiles import all_devices
 from .unknowns import Parameter, deviations
 
 # Standard deviation of a number that is uniform between 0 and 1.
@@ -282,15 +283,17 @@ def values_at(unknowns: Mapping[str, Parameter], z: Array) -> dict[str, Any]:
 def _linearized(
     problem: Problem, unknowns: dict[str, Parameter], z: Array, follow: Array
 ) -> Linearized:
-    """The problem at shares z, its starts spread over the cores."""
-    mesh, starts = cores(), z.shape[-1]
-    tile = starts if mesh is None or starts % mesh.size else starts // mesh.size
-
-    def linearize(shared, z):
-        problem, unknowns, follow = shared
-        return problem.linearized(unknowns, z, follow)
-
-    return map_tiles(linearize, (problem, unknowns, follow), z, tile, mesh)
+    """The problem at shares z, its starts spread over the devices."""
+    devices = all_devices()
+    if devices is not None and z.shape[-1] % devices.mesh.size:
+        devices = None
+    ranks = [x.ndim for x in jax.tree.leaves((problem, unknowns))]
+    return on_each_device(
+        lambda problem, unknowns, z, follow: problem.linearized(unknowns, z, follow),
+        devices,
+        [*ranks, 1, 0],
+        *(problem, unknowns, z, follow),
+    )
 
 
 def _descended(optimizer, z, memory, cost, gradient):

@@ -1,13 +1,18 @@
 """Batch axes of a call: the last axes of arrays in a system, a state and a control."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
 
+from ..algebra.devices import on_each_device, placement
 from .state import STATE_RANKS, Control, State, control_ranks
 from .system import System
+
+Function = TypeVar("Function", bound=Callable)
 
 
 def batch_shape(system: System, state: State, control: Control | None) -> tuple[int, ...]:
@@ -32,6 +37,35 @@ def batch_shape(system: System, state: State, control: Control | None) -> tuple[
                 "carries all of them at the end"
             )
     return batch
+
+
+def by_device(function: Function) -> Function:
+    """A function of (system, state, …) whose devices each compute the environments that they hold,
+    where the state is spread over several; see `on_each_device`.
+
+    What it takes by keyword are options; every leaf of its result has the batch axes at its end.
+    """
+
+    @wraps(function)
+    def divided(system: System, state: State, **options: Any) -> Any:
+        placed = placement(jax.tree.leaves(state), len(batch_shape(system, state, None)))
+        if placed is None:
+            return function(system, state, **options)
+        return _divided(function, placed, tuple(options.items()), system, state)
+
+    return divided
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _divided(
+    function: Callable,
+    placed: NamedSharding,
+    options: tuple[tuple[str, Any], ...],
+    system: System,
+    state: State,
+) -> Any:
+    ranks = [*system.topology.ranks, *jax.tree.leaves(STATE_RANKS)]
+    return on_each_device(partial(function, **dict(options)), placed, ranks, system, state)
 
 
 def _leaves_and_ranks(

@@ -8,7 +8,7 @@ from jax import Array
 from ..algebra.pytree import expand
 from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate_inverse
 from ..laws.limits import LimitForce, Limits
-from .batch import batch_shape
+from .batch import batch_shape, by_device
 from .kinematics import (
     Mechanism,
     joint_coordinates,
@@ -22,6 +22,7 @@ from .state import STATE_RANKS, State
 from .system import System
 
 
+@by_device
 def coordinates(system: System, state: State) -> Array:
     """Coordinates of all joints, continued from `state.q`, shape (coordinates, *batch)."""
     mechanism, state = _ready(system, state)
@@ -29,6 +30,7 @@ def coordinates(system: System, state: State) -> Array:
     return joint_coordinates(mechanism, kinematics, state)
 
 
+@by_device
 def joint_errors(system: System, state: State) -> Array:
     """Largest bilateral error of each joint [m or rad], shape (joints, *batch)."""
     return element_errors(*_ready(system, state))[: len(system.topology.joints)]
@@ -58,6 +60,7 @@ def element_errors(mechanism: Mechanism, state: State) -> Array:
     return errors
 
 
+@by_device
 def body_poses(system: System, state: State) -> Pose:
     """Poses of the body frames in the world, (…, bodies, *batch)."""
     _, state = _ready(system, state)
@@ -66,6 +69,7 @@ def body_poses(system: System, state: State) -> Pose:
     return Pose(state.position - quat_rotate(q, com), q)
 
 
+@by_device
 def energy(system: System, state: State) -> tuple[Array, Array]:
     """Kinetic energy and potential energy of gravity [J] of the moving bodies, (*batch) each."""
     mechanism, state = _ready(system, state)
@@ -79,6 +83,7 @@ def energy(system: System, state: State) -> tuple[Array, Array]:
     return jnp.sum(kinetic, axis=0), jnp.sum(potential, axis=0)
 
 
+@by_device
 def momentum(system: System, state: State) -> Array:
     """Linear momentum [kg m/s] and angular about the world's origin [kg m²/s], (6, *batch)."""
     mechanism, state = _ready(system, state)

@@ -98,10 +98,9 @@ class Course:
     interval: Array
     place: Array
 
-    @property
-    def ranks(self) -> list[int]:
-        """Of each leaf, its number of axes without the one batch axis."""
-        return [*(jnp.ndim(x) - 1 for x in jax.tree.leaves(self.memory)), 0, 0]
+    def ranks(self, axes: int) -> list[int]:
+        """Of each leaf, its number of axes without the `axes` batch axes."""
+        return [*(jnp.ndim(x) - axes for x in jax.tree.leaves(self.memory)), 0, 0]
 
 
 def started(controls: Any, batch: tuple[int, ...]) -> Course | None:

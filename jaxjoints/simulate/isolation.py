@@ -232,10 +232,19 @@ def _with_sound_parameters(system: System, wrong: Array) -> System:
 
 
 def _one_environment(leaf: Array, axes: int, index: Array) -> Array:
-    """One environment of the last `axes` axes, by its flat index, with axes of size 1."""
-    lead = leaf.shape[: leaf.ndim - axes]
-    one = leaf.reshape((*lead, math.prod(leaf.shape[len(lead) :])))[..., index]
-    return one.reshape(lead + (1,) * axes)
+    """One environment of the last `axes` axes, by its flat index, with axes of size 1.
+
+    A sum of one item, and no look-up: devices that share the batch send each other this environment
+    alone.
+    """
+    batch = leaf.shape[leaf.ndim - axes :]
+    chosen = jnp.arange(math.prod(batch)).reshape(batch) == index
+    return jnp.sum(
+        jnp.where(chosen, leaf, jnp.zeros_like(leaf)),
+        axis=tuple(range(leaf.ndim - axes, leaf.ndim)),
+        keepdims=True,
+        dtype=leaf.dtype,
+    )
 
 
 def _first(*cases: tuple[Array, Array | int], else_: Array | int = Cause.NONE) -> Array:

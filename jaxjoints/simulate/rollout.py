@@ -8,9 +8,11 @@ from typing import Any, NamedTuple, overload
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
 from ..algebra.compiler import scan
+from ..algebra.devices import holders, on_each_device, placement
 from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
 from ..build.checks.values import is_traced
@@ -113,7 +115,8 @@ def rollout(
         the records evenly, and computes the steps between once more, for bounded memory
     tile: environments that run through all steps together. By default, on a CPU, as many as stay
         in a core's cache and divide the batch, dealt out to all cores after `use_all_cores`;
-        elsewhere all of them. Results do not depend on it
+        elsewhere all of them. Results do not depend on it. A state that is spread over devices
+        stays where it is: each device computes the environments that it holds
     scheme: integrator
     control_policy: as for `step`
 
@@ -143,7 +146,8 @@ def rollout(
     course = started(controls, batch)
     arguments = system, state, controls, course, dt, scheme, record
     static = {"counts": counts, "policy": control_policy}
-    static["tile"] = _tile(tile, batch, len(system.topology.joints))
+    placed = placement(jax.tree.leaves(state), len(batch))
+    static["tile"], static["placed"] = _tile(tile, batch, len(system.topology.joints), placed)
     _warn_of_compilation(arguments, static)
     final, records, memory = _rollout(*arguments, **static)
     if course is None:
@@ -208,7 +212,7 @@ class Counts(NamedTuple):
     checkpoint: bool
 
 
-@partial(jax.jit, static_argnames=("counts", "tile", "policy"))
+@partial(jax.jit, static_argnames=("counts", "tile", "placed", "policy"))
 def _rollout(
     system: System,
     state: State,
@@ -220,25 +224,31 @@ def _rollout(
     *,
     counts: Counts,
     tile: int,
+    placed: NamedSharding | None,
     policy: Policy,
 ) -> tuple[State, Any, Any]:
-    batch = state.time.shape
-    if tile in (0, *batch):
+    """All steps of all tiles, each device having its own.
+
+    tile: environments of a tile, 0 for no tiles; placed: see `on_each_device`
+    """
+    if placed is None and tile in (0, *state.time.shape):
         return _run(system, state, controls, course, dt, scheme, record, counts, policy)
     # What has batch axes goes into the tiles: of a controller what it has for each environment.
     each = getattr(controls, "batched", None)
     arrays, function = (controls, None) if isinstance(controls, Control) else (None, controls)
     leaves, structure = jax.tree.flatten((system, state, arrays, each, course))
+    axes = state.time.ndim
     ranks = [
         *system.topology.ranks,
         *jax.tree.leaves(STATE_RANKS),
         *([] if arrays is None else [r + 1 for r in control_ranks(arrays)]),
-        *[jnp.ndim(x) - 1 for x in jax.tree.leaves(each)],
-        *([] if course is None else course.ranks),
+        *[jnp.ndim(x) - axes for x in jax.tree.leaves(each)],
+        *([] if course is None else course.ranks(axes)),
     ]
     split = [x.ndim > r for x, r in zip(leaves, ranks, strict=True)]
     batched = [x for x, one in zip(leaves, split, strict=True) if one]
     shared = [x for x, one in zip(leaves, split, strict=True) if not one]
+    shared = shared, function, dt, scheme, record
 
     def run(shared, batched):
         whole, function, dt, scheme, record = shared
@@ -250,7 +260,13 @@ def _rollout(
         controls = arrays if function is None else function
         return _run(system, state, controls, course, dt, scheme, record, counts, policy)
 
-    return map_tiles(run, (shared, function, dt, scheme, record), batched, tile, cores())
+    def share(shared, batched):
+        """What one device computes."""
+        here = batched[0].shape[-1]
+        return run(shared, batched) if tile in (0, here) else map_tiles(run, shared, batched, tile)
+
+    ranks = [x.ndim for x in jax.tree.leaves(shared)] + [x.ndim - axes for x in batched]
+    return on_each_device(share, placed, ranks, shared, batched)
 
 
 def _run(
@@ -380,10 +396,29 @@ def _intervals(controls: Control) -> int:
     return next(iter(lengths.values()))
 
 
-def _tile(tile: int | None, batch: tuple[int, ...], joints: int) -> int:
-    """Environments per tile, 0 for all of them at once."""
-    if tile is None:
-        return default_tile(joints, batch[0], cores()) if len(batch) == 1 else 0
-    if tile < 1 or len(batch) != 1 or batch[0] % tile:
+def _tile(
+    tile: int | None, batch: tuple[int, ...], joints: int, placed: NamedSharding | None
+) -> tuple[int, NamedSharding | None]:
+    """Environments per tile, 0 for all of them at once; and how the tiles are dealt out to devices.
+
+    placed: where the batch lies already
+    """
+    if tile is not None and (tile < 1 or len(batch) != 1 or batch[0] % tile):
         raise ValueError(f"rollout: tile {tile} must divide the one batch axis, here {batch}")
-    return tile
+    if len(batch) != 1:
+        return 0, placed
+    dealt = cores() if placed is None else placed
+    devices = 1 if dealt is None else holders(dealt)
+    given = tile
+    if tile is None:
+        tile = default_tile(joints, batch[0], devices)
+    if tile and (batch[0] // tile) % devices == 0:
+        return tile, dealt
+    if placed is None:
+        return tile, None
+    if given is not None:
+        raise ValueError(
+            f"rollout: {batch[0] // tile} tiles of tile {tile} cannot be dealt out evenly to "
+            f"{devices} devices, over which the state is spread; take a smaller tile"
+        )
+    return 0, placed

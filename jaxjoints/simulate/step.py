@@ -5,10 +5,12 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import NamedSharding
 
+from ..algebra.devices import on_each_device, placement
 from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
-from ..model.state import Control, Info, State
+from ..model.state import STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
 from ..schemes.scheme import Scheme
 from ..schemes.semi_implicit_euler import SemiImplicitEuler
@@ -47,17 +49,40 @@ def step(
     control = Control() if control is None else control
     system, state, control = entered("step", system, state, control)
     dt = jnp.asarray(dt, state.position.dtype)
-    return _step(system, state, control, dt, scheme, policy=control_policy)
-
-
-@partial(jax.jit, static_argnames="policy")
-def _step(
-    system: System, state: State, control: Control, dt: Array, scheme: Scheme, *, policy: Policy
-) -> tuple[State, Info]:
     batch = batch_shape(system, state, control)
-    system, safe, cause = sanitized(system, full(state, batch))
+    placed = placement(jax.tree.leaves(state), len(batch))
+    state = full(state, batch)
+    return _step(system, state, control, dt, scheme, policy=control_policy, placed=placed)
+
+
+@partial(jax.jit, static_argnames=("policy", "placed"))
+def _step(
+    system: System,
+    state: State,
+    control: Control,
+    dt: Array,
+    scheme: Scheme,
+    *,
+    policy: Policy,
+    placed: NamedSharding | None,
+) -> tuple[State, Info]:
+    ranks = [*system.topology.ranks, *jax.tree.leaves(STATE_RANKS), *control_ranks(control)]
+    return on_each_device(
+        partial(_stepped, policy),
+        placed,
+        [*ranks, 0, *(x.ndim for x in jax.tree.leaves(scheme))],
+        *(system, state, control, dt, scheme),
+    )
+
+
+def _stepped(
+    policy: Policy, system: System, state: State, control: Control, dt: Array, scheme: Scheme
+) -> tuple[State, Info]:
+    """A step of the environments of one device, the state with all batch axes."""
+    batch = state.time.shape
+    system, safe, cause = sanitized(system, state)
     mechanism = mechanism_of(system, len(batch))
     control = expanded(control, len(batch))
-    start = full(state, batch), cause
+    start = state, cause
     carry, info = isolated_step(scheme, mechanism, safe, start, control, dt, policy)
     return measured(mechanism, safe, carry, info)

@@ -14,7 +14,7 @@ from ..algebra.spatial import quat_rotate
 from ..assembly.layout import mechanism_of
 from ..build.checks.values import is_traced
 from ..build.start import START_ERROR
-from ..model.batch import batch_shape
+from ..model.batch import batch_shape, by_device
 from ..model.kinematics import (
     Kinematics,
     Mechanism,
@@ -66,6 +66,7 @@ def speeds(system: System, state: State) -> Array:
     return _all_speeds(*entered("speeds", system, state)[:2])
 
 
+@by_device
 @partial(jax.jit, static_argnames=("iterations", "velocities"))
 def _projected(
     system: System, state: State, *, iterations: int, velocities: bool
@@ -84,6 +85,7 @@ def _projected(
     return state, before, after
 
 
+@by_device
 @jax.jit
 def _all_speeds(system: System, state: State) -> Array:
     mechanism, state = ready(system, state)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AxisType, Mesh, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 # The largest joints × environments of a tile, so that a step stays in a core's cache; and the
 # largest number of environments, beyond which a tile gains nothing. Both were measured on chains of
@@ -44,32 +44,40 @@ def use_all_cores(count: int | None = None) -> int:
     return count
 
 
-def cores() -> Mesh | None:
-    """The CPU devices for tiles; None for a single device and on other backends."""
-    if jax.default_backend() != "cpu" or jax.local_device_count() == 1:
+def all_devices() -> NamedSharding | None:
+    """A batch spread over the devices of this process; None for one device, and where several
+    processes compute together.
+    """
+    count = jax.local_device_count()
+    if count == 1 or jax.process_count() > 1:
         return None
-    return jax.make_mesh((jax.local_device_count(),), ("cores",), axis_types=(AxisType.Auto,))
+    mesh = jax.make_mesh((count,), ("devices",), axis_types=(AxisType.Auto,))
+    return NamedSharding(mesh, PartitionSpec("devices"))
 
 
-def default_tile(joints: int, batch: int, mesh: Mesh | None) -> int:
+def cores() -> NamedSharding | None:
+    """A batch spread over the cores of a CPU, see `use_all_cores`; None on other backends."""
+    return all_devices() if jax.default_backend() == "cpu" else None
+
+
+def default_tile(joints: int, batch: int, devices: int) -> int:
     """Number of environments per tile; 0 for no tiles, as on all backends but CPUs.
 
     Tiles are of equal size, and every core gets the same number of them.
 
-    joints: of one environment; batch: number of environments
+    joints: of one environment; batch: number of environments; devices: that share them
     """
     if jax.default_backend() != "cpu":
         return 0
-    number = 1 if mesh is None else mesh.size
     largest = max(8, min(WIDEST_TILE, TILE_SIZE // max(1, joints)))
     fits = (n for n in range(min(largest, batch), 0, -1) if batch % n == 0)
-    tile = next((n for n in fits if (batch // n) % number == 0), 0)
+    tile = next((n for n in fits if (batch // n) % devices == 0), 0)
     # Very small tiles cost more than they spare.
-    return tile if tile >= min(8, batch // number) else 0
+    return tile if tile >= min(8, batch // devices) else 0
 
 
-def map_tiles(function: Callable, shared: Any, batched: Any, tile: int, mesh: Mesh | None) -> Any:
-    """`function(shared, batched)`, computed tile by tile; each core computes its tiles in turn.
+def map_tiles(function: Callable, shared: Any, batched: Any, tile: int) -> Any:
+    """`function(shared, batched)`, computed tile by tile.
 
     batched: a tree of arrays whose last axis is the batch; so are those of the result
     tile: number of environments per tile, a divisor of the batch
@@ -79,17 +87,9 @@ def map_tiles(function: Callable, shared: Any, batched: Any, tile: int, mesh: Me
     def cut(x):
         return jnp.moveaxis(x.reshape((*x.shape[:-1], batch // tile, tile)), -2, 0)
 
-    def run(shared, tiles):
-        return jax.lax.map(partial(function, shared), tiles)
-
     def join(x):
         x = jnp.moveaxis(x, 0, -2)
         return x.reshape((*x.shape[:-2], batch))
 
-    if mesh is not None and (batch // tile) % mesh.size == 0:
-        copied, split = PartitionSpec(), PartitionSpec("cores")
-        # Tiles exchange nothing, so there is no communication between devices to check.
-        run = jax.shard_map(
-            run, mesh=mesh, in_specs=(copied, split), out_specs=split, check_vma=False
-        )
-    return jax.tree.map(join, run(shared, jax.tree.map(cut, batched)))
+    tiles = jax.tree.map(cut, batched)
+    return jax.tree.map(join, jax.lax.map(partial(function, shared), tiles))

@@ -1,0 +1,71 @@
+"""Batches spread over several devices: each device computes the environments that it holds."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+from jax import Array
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+
+def placement(arrays: Iterable[Array], axes: int) -> NamedSharding | None:
+    """How the last `axes` axes of arrays are spread over devices, by the first array that is.
+
+    None where one device holds them, and for arrays that are traced in a mesh of automatic axes:
+    there XLA alone knows, and divides the work by itself.
+    """
+    for x in arrays:
+        held = jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
+        if not isinstance(held, NamedSharding) or held.mesh.size == 1 or x.ndim < axes:
+            continue
+        spec = (*held.spec, *(None,) * (x.ndim - len(held.spec)))[x.ndim - axes :]
+        if any(name is not None for name in spec):
+            return NamedSharding(held.mesh, PartitionSpec(*spec))
+    return None
+
+
+def holders(placed: NamedSharding) -> int:
+    """Number of devices over which a batch is spread."""
+    parts = (names if isinstance(names, tuple) else (names,) for names in placed.spec if names)
+    return math.prod(placed.mesh.shape[name] for names in parts for name in names)
+
+
+def on_each_device(
+    function: Callable, placed: NamedSharding | None, ranks: Sequence[int], *arguments: Any
+) -> Any:
+    """`function(*arguments)`, each device computing the environments that it holds.
+
+    Environments exchange nothing, so nothing is sent from device to device. In reverse the
+    derivatives with respect to what environments share are summed over the devices.
+
+    placed: of the batch axes, see `placement`; None for the function as it is
+    ranks: of each leaf of the arguments its number of axes without batch axes. A leaf has all batch
+        axes or none; every leaf of the result has all of them, at its end
+    """
+    if placed is None:
+        return function(*arguments)
+    leaves, tree = jax.tree.flatten(arguments)
+    specs = [
+        PartitionSpec(*(None,) * rank, *placed.spec) if x.ndim > rank else PartitionSpec()
+        for x, rank in zip(leaves, ranks, strict=True)
+    ]
+    if AxisType.Explicit in placed.mesh.axis_types:
+        leaves = [
+            jax.reshard(x, NamedSharding(placed.mesh, spec))
+            for x, spec in zip(leaves, specs, strict=True)
+        ]
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
+    axes = len(placed.spec)
+    results = jax.tree.map(
+        lambda x: PartitionSpec(*(None,) * (x.ndim - axes), *placed.spec),
+        jax.eval_shape(function, *tree.unflatten(shapes)),
+    )
+    return jax.shard_map(
+        lambda *leaves: function(*tree.unflatten(leaves)),
+        mesh=placed.mesh,
+        in_specs=tuple(specs),
+        out_specs=results,
+        # There is no communication to be checked.
+        check_vma=False,
+    )(*leaves)
