@@ -67,8 +67,9 @@ def load_mjcf(
     Body frames, names and coordinates are those of the file: a coordinate of a hinge or slide is
     its qpos, and starts at qpos0 (`ref`). The joints of one body become one joint with the
     coordinates of all, named "a+b": hinges that meet in a point a `Universal`, or at right angles a
-    `Gimbal`, others a `Chain`. Free bodies have no joint. A ball joint is a `Ball`, whose
-    coordinates are the rotation vector from qpos0.
+    `Gimbal`; two slides and a hinge in a plane a `Planar`, whose coordinates may have another order
+    (`Model.coordinates`); others a `Chain`. Free bodies have no joint. A ball joint is a `Ball`,
+    whose coordinates are the rotation vector from qpos0.
 
     stiffness, springref     `SpringDamper`       damping           `Damping`
     armature                 `Armature`           frictionloss      `DryFriction`

@@ -149,6 +149,19 @@ def test_hinges_that_meet_in_a_point_are_the_joint_of_their_axes(axes, kind):
     assert_same_motion(text, read)
 
 
+@pytest.mark.parametrize(("second", "order"), [("0 2 0", (0, 1, 2)), ("0 -1 0", (1, 0, 2))])
+def test_slides_and_a_hinge_in_a_plane_are_a_planar_joint(second, order):
+    text = f"""<mujoco><worldbody><body pos="0 0 1" euler="20 30 40"><inertial mass="2"
+      pos="0.2 0.1 -0.3" diaginertia="0.02 0.03 0.04"/>
+      <joint name="0" type="slide" axis="1 0 0" ref="0.3"/><joint name="1" type="slide"
+      axis="{second}" damping="0.5"/><joint name="2" axis="0 0 1" pos="0.1 0 0.2" ref="0.2"/>
+      </body></worldbody></mujoco>""".replace("<mujoco>", '<mujoco><compiler angle="radian"/>')
+    read = load_mjcf(text, strict=True)
+    assert type(read.build()[0].groups[0].coupling) is jj.Planar
+    assert [read.coordinates[name] for name in "012"] == [("0+1+2", i) for i in order]
+    assert_same_motion(text, read)
+
+
 def test_a_stop_gives_way_as_in_mujoco_where_its_impedance_is_constant():
     text = """<mujoco><worldbody><body>
       <joint name="slide" type="slide" axis="0 0 1" range="-0.1 1" limited="true"

@@ -271,6 +271,7 @@ SLOW: dict[str, dict[str, Cases]] = {
             ("right-handed", "skew three")
         ),
         "test_equalities_close_loops_and_couple_coordinates": (),
+        "test_slides_and_a_hinge_in_a_plane_are_a_planar_joint": ("0 -1 0-order1",),
         "test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco": ("flat pyramid in a margin",),
         "test_round_geoms_touch_each_other_on_request": (),
     },
