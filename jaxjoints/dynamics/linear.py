@@ -234,9 +234,11 @@ def _operating_point(
         still = {"velocity": jnp.zeros_like(state.velocity), "omega": jnp.zeros_like(state.omega)}
         return replace(state, **still)
 
-    def qdd(mechanism, control, state, dq):
-        new = _deviated(mechanism, tree, state, at, dq, none)
-        return at_instant(mechanism, new, control).qdd[at]
+    def qdd(mechanism, control, state):
+        return at_instant(mechanism, state, control).qdd[at]
+
+    def qdd_nearby(state, dq):
+        return qdd(*constants, _deviated(constants[0], tree, state, at, dq, none))
 
     def moved(state, step):
         state = at_rest(_deviated(mechanism, tree, state, at, step, none))
@@ -246,7 +248,7 @@ def _operating_point(
 
     def iterate(search, _):
         state, stride, falling, before, _ = search
-        now, slope = _value_and_jacobian(partial(qdd, *constants, state), none)
+        now, slope = _value_and_jacobian(partial(qdd_nearby, state), none)
         step = -_solved(slope, now)
         far = jnp.max(jnp.abs(step), axis=0) > SHORT
         falling = falling | (far & (jnp.sum(now**2, axis=0) > jnp.sum(before**2, axis=0)))
@@ -268,13 +270,13 @@ def _operating_point(
     search = (start, STRIDE * one, one < 0, jnp.inf + none, slope)
     (state, *_, slope), _ = jax.lax.scan(iterate, search, None, length=steps)
     state = projected(mechanism, stop_gradient(state))
-    step = -_solved(stop_gradient(slope), qdd(mechanism, control, state, none))
+    step = -_solved(stop_gradient(slope), qdd(mechanism, control, state))
     state = _deviated(mechanism, tree, state, at, jnp.clip(step, -STRIDE, STRIDE), none)
     state = at_rest(projected(mechanism, state))
     state = replace(state, q=_coordinates(mechanism, state))
     open_by = jnp.max(jnp.abs(element_errors(mechanism, state)), axis=0, initial=0.0)
     found = jnp.maximum(jnp.max(jnp.abs(step), axis=0), open_by) <= FOUND[one.dtype.itemsize]
-    residual = jnp.max(jnp.abs(qdd(mechanism, control, state, none)), axis=0)
+    residual = jnp.max(jnp.abs(qdd(mechanism, control, state)), axis=0)
     return OperatingPoint(state, residual, found)
 
 

@@ -531,9 +531,7 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_a_slider_crank_stands_and_moves_by_its_formula": ("2.5",),
         "test_a_five_bar_leg_puts_its_foot_where_it_can": (),
         "test_curves_of_a_coupler_have_the_slopes_of_differences": (),
-        "test_a_bennett_linkage_closes_although_it_is_overconstrained": (),
         "test_limits_hold_where_a_point_is_beyond_them": (),
-        "test_six_bars_and_legs_stand_where_circles_meet": (),
         "test_hundreds_of_seeds_reach_a_point_within_limits": (),
     },
     "identification/test_identify.py": {
