@@ -96,7 +96,8 @@ def fit(
         these from a state, (system, state) → (q, qd); both of a batch, with its axis last. By
         default q and qd are all coordinates of a mechanism without closed loops; for one with loops
         give those that are free, with `assemble` in `start`
-    report: called after every evaluation with their number, the total, and the loss of each start
+    report: called after every evaluation with their number, the total, and the loss of each start,
+        such as a `Progress`
 
     Raises: ValueError for unknown paths, ranges that are empty, recordings that do not fit, and if
         no start has finite residuals
@@ -304,15 +305,15 @@ def _about(system: System, path: str, unknown: Any) -> Any:
     now = system.number(path)
     if not isinstance(unknown, Parameter):
         return unknown
-    shape = jax.tree.map(
-        jnp.shape, unknown.about(now).value(jnp.full(unknown.about(now).shape, 0.5))
-    )
-    if shape != jax.tree.map(jnp.shape, now):
+    unknown = unknown.about(now)
+    value = unknown.value(jnp.full(unknown.shape, 0.5))
+    shapes, there = ([jnp.shape(x) for x in jax.tree.leaves(tree)] for tree in (value, now))
+    if shapes != there:
         raise ValueError(
-            f"unknown {path!r}: its values have shape {shape}, and the number has "
-            f"{jax.tree.map(jnp.shape, now)}; give bounds of this shape"
+            f"unknown {path!r}: its values have shapes {shapes}, and the number has {there}; give "
+            "bounds of these shapes"
         )
-    return unknown.about(now)
+    return unknown
 
 
 def _cut(name: str, recording: Recording, shots: int) -> tuple[Part, Unknown | None]:

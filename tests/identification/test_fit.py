@@ -252,7 +252,7 @@ def angle_of(system, state, info):
 
 BAD_FITS = {
     "did you mean 'pivot'": {"unknowns": {"joint.pivto.limits.stiffness": Positive(2.0)}},
-    "its values have shape": {"unknowns": {"body.bob.com": Unknown(0.0, 1.0)}},
+    "its values have shapes": {"unknowns": {"body.bob.com": Unknown(0.0, 1.0)}},
     "4 samples must be a multiple of shots 3": {"shots": 3},
     "2 shots need guesses": {"shots": 2},
     "give start and end together": {"start": _tree_start},
