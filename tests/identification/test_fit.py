@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
-from jaxjoints.identification import Positive, Recording, Unknown, fit
-from jaxjoints.identification.fit import GAPS, Shots, _cut, _tree_end, _tree_start
+from jaxjoints.identification import Inertial, Positive, Recording, Unknown, fit
+from jaxjoints.identification.fit import GAPS, Shots, _about, _cut, _tree_end, _tree_start
 from jaxjoints.identification.recording import Simulation, prepared
 from jaxjoints.simulate.step import DEFAULT_SCHEME
 
@@ -248,6 +248,12 @@ def test_recordings_that_do_not_fit_are_refused(message):
 
 def angle_of(system, state, info):
     return info.q
+
+
+def test_a_body_is_unknown_about_the_one_that_the_system_has():
+    unknown = _about(SYSTEM, "body.bob", Inertial(2.0))
+    middle = unknown.value(jnp.full(10, 0.5))
+    assert middle.mass == pytest.approx(1.0) and middle.com[2] == pytest.approx(-0.5)
 
 
 BAD_FITS = {
