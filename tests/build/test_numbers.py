@@ -70,9 +70,7 @@ def test_knots_of_a_joints_function_are_numbers():
     knots, heights = jnp.array([-1.0, 0.0, 2.0]), jnp.array([0.1, 0.0, 0.4])
     still, turn = functions.Constant(0.0), functions.Linear([1.0])
     bow = functions.Spline(knots, heights)
-    knee = jj.FunctionDriven(
-        dof=1, rotations=(still, still, turn), translations=(still, bow, still)
-    )
+    moves = {"rotations": (still, still, turn), "translations": (still, bow, still)}
     world = jj.SystemBuilder()
     world.body("shank", mass=1.0, inertia=(0.1, 0.1, 0.1))
     world.joint("knee", jj.FunctionDriven(dof=1, **moves), child="shank")
