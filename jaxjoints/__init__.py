@@ -4,7 +4,7 @@ Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, d
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
 """
 
-from . import dynamics, identification, models
+from . import dynamics, identification, models, optimization
 from .algebra.pytree import map_trailing, replace, static, struct
 from .algebra.spatial import Pose
 from .build.builder import SystemBuilder
@@ -92,6 +92,8 @@ __all__ = [
     "plots",
     # accelerations at an instant, joint coordinates, linear models
     "dynamics",
+    # controls of least cost
+    "optimization",
     # mechanisms from files
     "models",
     # describing a mechanism

@@ -31,6 +31,9 @@ IMPORTS_OF_FOLDERS = {
     "identification": {
         *("algebra", "build", "model", "schemes", "simulate"),
     },
+    "optimization": {
+        *("algebra", "assembly", "dynamics", "model", "schemes", "simulate"),
+    },
     "cli": {
         *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "tools"),
         "viewing",
