@@ -34,6 +34,10 @@ IMPORTS_OF_FOLDERS = {
     "optimization": {
         *("algebra", "assembly", "dynamics", "model", "schemes", "simulate"),
     },
+    "environments": {
+        *("algebra", "build", "couplings", "laws", "model", "schemes", "simulate"),
+    },
+    "learning": {"algebra", "environments", "simulate"},
     "cli": {
         *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "tools"),
         "viewing",

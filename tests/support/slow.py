@@ -534,6 +534,24 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_limits_hold_where_a_point_is_beyond_them": (),
         "test_hundreds_of_seeds_reach_a_point_within_limits": (),
     },
+    "environments/test_environments.py": {
+        **dict.fromkeys(
+            (
+                "test_an_episode_begins_as_it_should",
+                "test_a_step_is_rewarded_by_its_parts",
+                "test_a_restart_is_a_fresh_reset_with_its_key",
+            ),
+            ("swing_up",),
+        ),
+        "test_an_end_is_no_truncation": (),
+        "test_a_policy_defined_anew_is_told": (),
+        "test_a_policy_controls_a_rollout": (),
+        "test_a_batch_of_mechanisms_is_each_of_them": (),
+        "test_gradient_through_a_soft_stop_is_that_of_finite_differences": (),
+    },
+    "environments/test_gymnasium.py": {
+        "test_gymnasiums_checker_is_content": (),
+    },
     "identification/test_identify.py": {
         "test_velocities_from_poses_are_those_that_moved_the_bodies": ("exponential",),
         "test_the_truth_leaves_no_residuals": ("0.3",),
