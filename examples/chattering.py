@@ -110,6 +110,9 @@ def main() -> None:
     studies = {"pressed against a stop": pressed(), "between two stops": between()}
     for title, study in studies.items():
         print(f"{title}: " + ", ".join(f"{name} {x.switches}" for name, x in study.items()))
+    for study in studies.values():
+        default, worst, engaged = (motion.switches for motion in study.values())
+        assert default <= 2 and default <= engaged < worst
     draw(path, *studies.values())
 
 

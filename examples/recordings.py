@@ -108,21 +108,3 @@ def record(case: dict[str, Any], *, steps: int, laws=(), inertias=((1.0, 1.0, 1.
     start, dtype = motion.start(state), state.q.dtype
     known = {"wrench": jnp.asarray(wrench, dtype), "dt": jnp.asarray(world["dt"], dtype)}
     return Recording(system=system, start=start, motion=motion, **known)
-
-
-def truth_of_stop(case: dict[str, Any], recording: Recording, *, ratios: bool) -> dict[str, float]:
-    """The parameters that the engine simulated with, by name; coordinates grow towards the stop.
-
-    ratios: all but the mass are divided by the mass
-    """
-    body, joint, world = case["bodies"][0], case["joints"][0], case["world"]
-    axis, params = np.array(joint["axis1"]), joint["params"]["1"]
-    sign = np.sign(axis @ np.asarray(recording.system.joint("joint 0").coupling.axis))
-    stiffness, damping = jj.softness_spring(params["stop_erp"], params["stop_cfm"], world["dt"])
-    truth, scale = {"mass": body["mass"]}, body["mass"] if ratios else 1.0
-    if joint["type"] == "hinge":
-        in_body = np.asarray(jj.Pose(0 * axis, np.array(body["setup_quat"])).R).T @ axis
-        truth["inertia"] = in_body @ np.array(body["inertia_body"]) @ in_body / scale
-    truth |= {"stiffness": stiffness / scale, "damping": damping / scale}
-    # Adding 0 makes -0 a plain 0.
-    return truth | {"stop": sign * params["hi_stop" if sign > 0 else "lo_stop"] + 0.0}

@@ -1,7 +1,4 @@
-"""What identify_stop.py shows: a progress line, a table of parameters, a figure."""
-
-import sys
-import time
+"""What identify_stop.py shows: a table of parameters, a figure."""
 
 import matplotlib
 
@@ -12,28 +9,6 @@ from recordings import Recording
 
 from jaxjoints import Hinge
 from jaxjoints.identification import Identified
-
-
-class Progress:
-    """A progress bar on stderr: redrawn in a terminal, else a line at each quarter of the work."""
-
-    def __init__(self, title: str):
-        self.title, self.began, self.calls = title, time.perf_counter(), []
-
-    def __call__(self, done: int, total: int, losses: np.ndarray) -> None:
-        self.calls.append(time.perf_counter())
-        seconds = self.calls[-1] - self.began
-        text = f"{self.title}: {done}/{total}, best loss {np.nanmin(losses):.2e}, {seconds:.0f} s"
-        if sys.stderr.isatty():
-            bar = "#" * (20 * done // total)
-            print(f"\r\033[K[{bar:<20}] {text}", end="" if done < total else "\n", file=sys.stderr)
-        elif done == total or 4 * done // total > 4 * (done - 1) // total:
-            print(text, file=sys.stderr, flush=True)
-
-    @property
-    def seconds(self) -> float:
-        """Time from the first call to the last [s]; compilation comes before the first."""
-        return self.calls[-1] - self.calls[0]
 
 
 def table(rows: list[tuple]) -> str:

@@ -4,7 +4,7 @@ Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, d
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
 """
 
-from . import dynamics, identification, models
+from . import dynamics, environments, identification, learning, models, optimization
 from .algebra.pytree import map_trailing, replace, static, struct
 from .algebra.spatial import Pose
 from .build.builder import SystemBuilder
@@ -79,19 +79,23 @@ from .viewing.page import View, view
 
 __all__ = [
     # families: functions of coordinates, shapes that touch, forces from outside, couplings of
-    # coordinates, one joint in joint space, parameters from recordings, row laws, goals of an
-    # assembly, plots
+    # coordinates, one joint in joint space, parameters from recordings, tasks for agents, policies
+    # by gradients, row laws, goals of an assembly, plots
     "functions",
     "shapes",
     "fields",
     "transmissions",
     "joint_space",
     "identification",
+    "environments",
+    "learning",
     "forces",
     "goals",
     "plots",
     # accelerations at an instant, joint coordinates, linear models
     "dynamics",
+    # controls of least cost
+    "optimization",
     # mechanisms from files
     "models",
     # describing a mechanism

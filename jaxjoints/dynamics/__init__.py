@@ -11,6 +11,7 @@ from .joint_coordinates import (
     mass_matrix,
     momentum_matrix,
     speeds_of,
+    tree_forces,
 )
 from .linear import LinearModel, OperatingPoint, linear_model, operating_point
 from .site import Site, site
@@ -40,4 +41,5 @@ __all__ = [
     "momentum_matrix",
     "spanning_tree",
     "speeds_of",
+    "tree_forces",
 ]

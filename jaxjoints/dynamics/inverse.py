@@ -58,7 +58,8 @@ def inverse_dynamics(
     * fewer: the accelerations that are nearest in Σ(q̈ - wanted)², and `miss` says how far off.
 
     Accelerations that are not wanted are what they become. Where stops, contacts or friction act,
-    R depends on which of them hold; each iteration takes those that hold under its efforts.
+    R depends on which of them hold; each iteration takes those that hold under its efforts. For the
+    bodies of a tree, with efforts on all coordinates, `tree_forces` takes a tenth of the time.
 
     acceleration: wanted q̈ by joint [m/s² or rad/s²]; a number or shape (dof, *batch)
     control: what else acts; its efforts are not counted in the result

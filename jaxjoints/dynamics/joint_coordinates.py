@@ -5,6 +5,9 @@ coordinates. On loops, M, C and g are those of the tree; the joints that close t
 with K ν = k, see `constraint_jacobian`.
 """
 
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +21,7 @@ from ..assembly.group_rows import Interval
 from ..assembly.problem import row_problem, row_rates
 from ..assembly.targets import Instant
 from ..laws.drives import Armature
+from ..model.batch import batch_shape
 from ..model.kinematics import (
     Mechanism,
     body_twists,
@@ -71,7 +75,39 @@ def bias_forces(system: System, state: State) -> Array:
     What laws, fields and controls give is not in it, nor what surfaces that move with time ask for
     beyond the motion of the state.
     """
-    return _bias_forces(*entered("bias_forces", system, state)[:2])
+    system, state, _ = entered("bias_forces", system, state)
+    none = jnp.zeros(spanning_tree(system).speeds, state.position.dtype)
+    return _tree_forces(system, state, none)
+
+
+def tree_forces(system: System, state: State, rates: Any) -> Array:
+    """M ν̇ + C ν + g: the efforts along ν under which ν changes at `rates`, (speeds, *batch).
+
+    The inverse dynamics of the tree in one pass, without M. As in `bias_forces`, laws, fields and
+    controls have no part in it, but armatures have. `inverse_dynamics` knows these, loops, stops
+    and contacts too, and finds efforts of chosen joints alone, for many times the work.
+
+    rates: ν̇ [m/s² or rad/s²] in the order of `spanning_tree`, shape (speeds,) or (speeds, *batch)
+    Raises: ValueError for rates of another shape
+    Source: Featherstone, Rigid Body Dynamics Algorithms, chapter 5.
+
+    >>> from jaxjoints import Hinge, SystemBuilder
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -9.81))
+    >>> arm = world.body("arm", mass=2.0, inertia=(0.1, 0.1, 0.02), com=(0.0, 0.0, -0.5))
+    >>> _ = world.joint("shoulder", Hinge((0.0, 1.0, 0.0)), child=arm, q=0.3)
+    >>> print(tree_forces(*world.build(), [1.0]).round(3))
+    [3.499]
+    """
+    system, state, _ = entered("tree_forces", system, state)
+    count, batch = spanning_tree(system).speeds, batch_shape(system, state, None)
+    rates = jnp.asarray(rates, state.position.dtype)
+    if rates.shape not in ((count,), (count, *batch)):
+        raise ValueError(
+            f"tree_forces: rates has shape {rates.shape}, the tree has {count} speeds and the "
+            f"system and state the batch axes {batch}; give one number for each of "
+            "`spanning_tree(system).speeds`"
+        )
+    return _tree_forces(system, state, rates)
 
 
 def gravity_forces(system: System, state: State) -> Array:
@@ -112,15 +148,20 @@ def _mass_matrix(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     tree = spanning_tree(system)
     M = _of_composite_bodies(mechanism, tree, state)
-    armature = jnp.zeros((system.coordinates, *state.time.shape), M.dtype)
+    first = np.arange(len(tree.coordinates))
+    return M.at[first, first].add(_armatures(mechanism, tree, state))
+
+
+def _armatures(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
+    """Armatures of the coordinates of the tree's joints, (coordinates of the tree, *batch)."""
+    batch = state.time.shape
+    armature = jnp.zeros((mechanism.system.coordinates, *batch), state.position.dtype)
     for group in mechanism.system.groups:
         for law in group.laws:
             if isinstance(law, Armature):
                 at = coordinate_indices(group)[law.coordinate]
-                shape = (len(at), *state.time.shape)
-                armature = armature.at[at].add(jnp.broadcast_to(law.inertia, shape))
-    first = np.arange(len(tree.coordinates))
-    return M.at[first, first].add(armature[np.array(tree.coordinates, int)])
+                armature = armature.at[at].add(jnp.broadcast_to(law.inertia, (len(at), *batch)))
+    return armature[np.array(tree.coordinates, int)]
 
 
 def _of_composite_bodies(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
@@ -149,16 +190,18 @@ def _of_composite_bodies(mechanism: Mechanism, tree: SpanningTree, state: State)
 
 
 @jax.jit
-def _bias_forces(system: System, state: State) -> Array:
+def _tree_forces(system: System, state: State, rates: Array) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     tree = spanning_tree(system)
     speeds = tree_speeds(mechanism, tree, state)
-    twists = lambda state: world_twists(mechanism, tree, state, speeds)  # noqa: E731
-    _, a = jax.jvp(twists, (state,), (moving_on(state),))
+    rates = jnp.broadcast_to(expand_trailing(rates, 1, state.time.ndim), speeds.shape)
+    twists = partial(world_twists, mechanism, tree)
+    _, a = jax.jvp(twists, (state, speeds), (moving_on(state), rates))
     linear, angular = jnp.split(_times_inertia(mechanism, state, a[:, :, None])[:, :, 0], 2)
     angular = angular + cross(state.omega, _spin(mechanism, state))
     force = jnp.concatenate([linear, angular]) - _weights(mechanism, state)
-    return _along(mechanism, tree, state, force)
+    along, first = _along(mechanism, tree, state, force), len(tree.coordinates)
+    return along.at[:first].add(_armatures(mechanism, tree, state) * rates[:first])
 
 
 @jax.jit

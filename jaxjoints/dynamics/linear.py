@@ -102,7 +102,9 @@ def linear_model(
     [-5.  0.] [0.5]
     """
     call = "linear_model"
-    system, state, control, independent = _entered(call, system, state, control, independent)
+    system, state, control, independent = with_independent(
+        call, system, state, control, independent
+    )
     actuated = indices_of(call, "actuated", system, actuated)
     if dt is None:
         return _of_motion(system, state, control, independent=independent, actuated=actuated)
@@ -132,19 +134,27 @@ def operating_point(
     Raises: ValueError as `linear_model`
     """
     call = "operating_point"
-    system, state, control, independent = _entered(call, system, state, control, independent)
+    system, state, control, independent = with_independent(
+        call, system, state, control, independent
+    )
     steps = read_count(call, "iterations", iterations)
     return _operating_point(system, state, control, independent=independent, steps=steps)
 
 
-def _entered(
+def with_independent(
     call: str,
     system: System,
     state: State,
     control: Control | None,
     names: Iterable[str] | None,
 ) -> tuple[System, State, Control, tuple[int, ...]]:
-    """Checked arguments, and the places of the independent coordinates."""
+    """Checked arguments, and the places of the independent coordinates.
+
+    call: name of the function, for errors
+    names: of the joints whose coordinates determine all others, or None for all joints of a tree
+
+    Raises: ValueError for bodies that no joint places, and for names that close loops
+    """
     control = Control() if control is None else control
     system, state, control = entered(call, system, state, control)
     check_rigid(call, system)
@@ -185,9 +195,10 @@ def _of_motion(
 
     def rate(x, u):
         dq, dqd = jnp.split(x, 2)
-        new = _deviated(mechanism, spanning_tree(system), state, at, dq, dqd)
+        speed = _speed(mechanism, state, at)
+        new = deviated(mechanism, spanning_tree(system), state, at, dq, speed + dqd)
         now = at_instant(mechanism, new, _with_effort(system, state, control, actuated, u))
-        return jnp.concatenate([_speed(mechanism, state, at) + dqd, now.qdd[at]])
+        return jnp.concatenate([speed + dqd, now.qdd[at]])
 
     return _model(rate, state, len(at), len(actuated))
 
@@ -205,11 +216,12 @@ def _of_step(
 ) -> LinearModel:
     mechanism, state, control = ready(system, state, control)
     at = np.array(independent, int)
-    start = jnp.concatenate([_coordinates(mechanism, state)[at], _speed(mechanism, state, at)])
+    speed = _speed(mechanism, state, at)
+    start = jnp.concatenate([_coordinates(mechanism, state)[at], speed])
 
     def after(x, u):
         dq, dqd = jnp.split(x, 2)
-        new = _deviated(mechanism, spanning_tree(system), state, at, dq, dqd)
+        new = deviated(mechanism, spanning_tree(system), state, at, dq, speed + dqd)
         acting = _with_effort(system, state, control, actuated, u)
         new, _ = step(system, new, acting, dt=dt, scheme=scheme)
         return jnp.concatenate([new.q[at], speeds(system, new)[at]]) - start
@@ -234,19 +246,21 @@ def _operating_point(
         still = {"velocity": jnp.zeros_like(state.velocity), "omega": jnp.zeros_like(state.omega)}
         return replace(state, **still)
 
-    def qdd(mechanism, control, state, dq):
-        new = _deviated(mechanism, tree, state, at, dq, none)
-        return at_instant(mechanism, new, control).qdd[at]
+    def qdd(mechanism, control, state):
+        return at_instant(mechanism, state, control).qdd[at]
+
+    def qdd_nearby(state, dq):
+        return qdd(*constants, deviated(constants[0], tree, state, at, dq, none))
 
     def moved(state, step):
-        state = at_rest(_deviated(mechanism, tree, state, at, step, none))
+        state = at_rest(deviated(mechanism, tree, state, at, step, none))
         state = jax.lax.fori_loop(0, CLOSING, lambda _, x: projected(constants[0], x), state)
         # Springs know how often a coordinate has turned.
         return replace(state, q=_coordinates(constants[0], state))
 
     def iterate(search, _):
         state, stride, falling, before, _ = search
-        now, slope = _value_and_jacobian(partial(qdd, *constants, state), none)
+        now, slope = _value_and_jacobian(partial(qdd_nearby, state), none)
         step = -_solved(slope, now)
         far = jnp.max(jnp.abs(step), axis=0) > SHORT
         falling = falling | (far & (jnp.sum(now**2, axis=0) > jnp.sum(before**2, axis=0)))
@@ -268,13 +282,13 @@ def _operating_point(
     search = (start, STRIDE * one, one < 0, jnp.inf + none, slope)
     (state, *_, slope), _ = jax.lax.scan(iterate, search, None, length=steps)
     state = projected(mechanism, stop_gradient(state))
-    step = -_solved(stop_gradient(slope), qdd(mechanism, control, state, none))
-    state = _deviated(mechanism, tree, state, at, jnp.clip(step, -STRIDE, STRIDE), none)
+    step = -_solved(stop_gradient(slope), qdd(mechanism, control, state))
+    state = deviated(mechanism, tree, state, at, jnp.clip(step, -STRIDE, STRIDE), none)
     state = at_rest(projected(mechanism, state))
     state = replace(state, q=_coordinates(mechanism, state))
     open_by = jnp.max(jnp.abs(element_errors(mechanism, state)), axis=0, initial=0.0)
     found = jnp.maximum(jnp.max(jnp.abs(step), axis=0), open_by) <= FOUND[one.dtype.itemsize]
-    residual = jnp.max(jnp.abs(qdd(mechanism, control, state, none)), axis=0)
+    residual = jnp.max(jnp.abs(qdd(mechanism, control, state)), axis=0)
     return OperatingPoint(state, residual, found)
 
 
@@ -295,14 +309,13 @@ def _value_and_jacobian(function, at: Array) -> tuple[Array, Array]:
     return jax.vmap(along, in_axes=1, out_axes=(None, 1))(basis)
 
 
-def _deviated(
-    mechanism: Mechanism, tree: SpanningTree, state: State, at: np.ndarray, dq: Array, dqd: Array
+def deviated(
+    mechanism: Mechanism, tree: SpanningTree, state: State, at: np.ndarray, dq: Array, qd: Array
 ) -> State:
     """A state moved by changes of independent coordinates, to first order, and with their speeds.
 
-    at: places of the independent coordinates; dq, dqd: changes (k, *batch)
+    at: places of the independent coordinates; dq: changes, qd: speeds, both (k, *batch)
     """
-    speed = _speed(mechanism, state, at)
     here = _dependent(mechanism, tree, state, at, dq, moving=False)
     shift = jnp.einsum("abi...,i...->ab...", columns(mechanism, tree, state), here)
     turn = quat_from_rotation_vector(shift[3:])
@@ -311,7 +324,7 @@ def _deviated(
         position=state.position + shift[:3],
         quaternion=quat_normalize(quat_multiply(turn, state.quaternion)),
     )
-    ν = _dependent(mechanism, tree, new, at, speed + dqd, moving=True)
+    ν = _dependent(mechanism, tree, new, at, qd, moving=True)
     twist = world_twists(mechanism, tree, new, ν)
     return replace(new, velocity=twist[:3], omega=twist[3:])
 

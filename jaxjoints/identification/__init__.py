@@ -3,6 +3,7 @@
 from ..build.numbers import BodyInertia
 from .fit import Fit, fit
 from .motion import Motion, pose_residuals
+from .progress import Progress
 from .recording import Recording
 from .search import Identified, identify
 from .unknowns import Direction, Inertial, Orientation, Positive, Unknown
@@ -16,6 +17,7 @@ __all__ = [
     "Motion",
     "Orientation",
     "Positive",
+    "Progress",
     "Recording",
     "Unknown",
     "fit",

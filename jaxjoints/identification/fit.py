@@ -24,9 +24,9 @@ from .recording import Measure, Recording, Simulation, prepared
 from .search import Identified, Linearized, Report, Search, check_search, sizes, values_at
 from .unknowns import Parameter, Unknown
 
-# Deviations of the gaps between shots, as shares of the ranges of their starts: while a search
-# comes near, and at its end.
-LOOSE, TIGHT = 3e-2, 1e-4
+# Deviations of the gaps between shots, as shares of the ranges of their starts, one after the other
+# in the search: at first a shot hardly feels its neighbours, in the end all are one motion.
+GAPS = (3e-2, 1e-3, 3e-5, 1e-6)
 # What names of unknown starts begin with.
 START = "start of recording "
 # Largest difference of coordinates that were put into a state and read from it.
@@ -58,7 +58,7 @@ def fit(
     key: Array,
     shots: int = 1,
     substeps: int = 1,
-    scheme: Scheme = DEFAULT_SCHEME,
+    scheme: Scheme | None = None,
     starts: int = 16,
     iterations: int = 0,
     polish: int = 20,
@@ -76,8 +76,9 @@ def fit(
     **Multiple shooting.** Over a long or chaotic motion small errors grow so much that no search
     converges. Cut into shots, each simulation begins anew from a start that is found too, near the
     recorded coordinates. Gaps between the end of a shot and the start of the next count as
-    residuals, first loosely, in the end with a deviation of 1e-4 of the range of the motion. A shot
-    costs nothing more than its share of the time.
+    residuals, first loosely, in the end with a deviation of 1e-6 of the range of the motion. A shot
+    costs nothing more than its share of the time. Coordinates and speeds do not say how far joints
+    are open, so the scheme should close them at each step, as the default does then.
 
     system: with all that is known
     unknowns: what is known of each number before, by its path (see `System.number`)
@@ -87,7 +88,7 @@ def fit(
     key: of `jax.random`, for the starts
     shots: of each recording; its samples must be a multiple
     substeps: steps of a sample
-    scheme: integrator
+    scheme: integrator, by default `SemiImplicitEuler()`, of several shots with projections=2
     starts: number of starts of the search
     iterations: steps of Adam, or of another `optimizer` of optax, before `polish` steps of
         Levenberg-Marquardt; rate: as in `identify`
@@ -95,13 +96,16 @@ def fit(
         these from a state, (system, state) → (q, qd); both of a batch, with its axis last. By
         default q and qd are all coordinates of a mechanism without closed loops; for one with loops
         give those that are free, with `assemble` in `start`
-    report: called after every evaluation with their number, the total, and the loss of each start
+    report: called after every evaluation with their number, the total, and the loss of each start,
+        such as a `Progress`
 
     Raises: ValueError for unknown paths, ranges that are empty, recordings that do not fit, and if
         no start has finite residuals
     """
     if not isinstance(system, System):
         raise ValueError(f"fit: system {system!r} must be a System, see `build`")
+    if scheme is None:
+        scheme = DEFAULT_SCHEME if shots == 1 else replace(DEFAULT_SCHEME, projections=2)
     check_scheme("fit", scheme)
     for name, count in (("shots", shots), ("substeps", substeps)):
         check_count("fit", name, count, 1)
@@ -132,16 +136,14 @@ def fit(
     count = sum(sizes(unknowns))
     z = jax.random.uniform(key, (count, starts)).at[:, 0].set(0.5)
     z = jnp.concatenate([z, jnp.full((sum(sizes(free)), starts), 0.5, z.dtype)])
-    coarse = polish // 2 if shots > 1 else 0
-    total = iterations + (coarse + 1 if coarse else 0) + polish - coarse + 1
-    search = Search("fit", problem, both, total, report)
+    gaps = GAPS if shots > 1 else GAPS[-1:]
+    search = Search("fit", problem, both, iterations + polish + len(gaps), report)
     if iterations:
         if optimizer is None:
             optimizer = optax.adam(optax.cosine_decay_schedule(rate, iterations), b2=0.9)
-        z = search.descended(z, optimizer, iterations, LOOSE)
-    if coarse:
-        z, _ = search.polished(z, coarse, LOOSE)
-    z, best = search.polished(z, polish - coarse, TIGHT)
+        z = search.descended(z, optimizer, iterations, gaps[0])
+    for gap, steps in zip(gaps, np.array_split(range(polish), len(gaps)), strict=True):
+        z, best = search.polished(z, len(steps), gap)
     identified = search.answer(z, best)
     values = {path: identified.values[path] for path in unknowns}
     return Fit(system.with_numbers(values), identified)
@@ -303,15 +305,15 @@ def _about(system: System, path: str, unknown: Any) -> Any:
     now = system.number(path)
     if not isinstance(unknown, Parameter):
         return unknown
-    shape = jax.tree.map(
-        jnp.shape, unknown.about(now).value(jnp.full(unknown.about(now).shape, 0.5))
-    )
-    if shape != jax.tree.map(jnp.shape, now):
+    unknown = unknown.about(now)
+    value = unknown.value(jnp.full(unknown.shape, 0.5))
+    shapes, there = ([jnp.shape(x) for x in jax.tree.leaves(tree)] for tree in (value, now))
+    if shapes != there:
         raise ValueError(
-            f"unknown {path!r}: its values have shape {shape}, and the number has "
-            f"{jax.tree.map(jnp.shape, now)}; give bounds of this shape"
+            f"unknown {path!r}: its values have shapes {shapes}, and the number has {there}; give "
+            "bounds of these shapes"
         )
-    return unknown.about(now)
+    return unknown
 
 
 def _cut(name: str, recording: Recording, shots: int) -> tuple[Part, Unknown | None]:

@@ -61,12 +61,15 @@ class Recording:
         measured: Any = None,
         control: Control | None = None,
         q_within: Any = 0.0,
-        qd_within: Any = 0.0,
+        qd_within: Any = None,
     ) -> "Recording":
         """A recording with coordinates at the start and at each sample, and speeds from them.
 
-        q: shape (samples + 1, coordinates), without gaps; speeds are central differences
+        q: shape (samples + 1, coordinates), without gaps; speeds are differences of these, guesses
+            that are as far off as noise and samples make them
         measured: by default the coordinates from the first sample on
+        qd_within: by default half of the range of each speed, so that the start's are found too;
+            0 only for a start whose speeds are differences of exact samples, such as one at rest
         """
         q = np.asarray(q, float)
         if q.ndim != 2 or len(q) < 3 or not np.isfinite(q).all():
@@ -74,8 +77,9 @@ class Recording:
                 f"Recording: q of shape {q.shape} must be finite, of shape (samples + 1, "
                 "coordinates) with two samples or more; fill gaps of q, and leave them in measured"
             )
-        qd = np.gradient(q, float(dt), axis=0)
+        qd = np.gradient(q, float(dt), axis=0, edge_order=2)
         measured = q[1:] if measured is None else measured
+        qd_within = np.ptp(qd, axis=0) / 2 if qd_within is None else qd_within
         return Recording(measured, deviation, dt, q, qd, control, q_within, qd_within)
 
     @property

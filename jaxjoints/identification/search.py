@@ -153,9 +153,10 @@ def identify(
     iterations: steps of Adam; polish: Levenberg-Marquardt steps
     rate: first learning rate of Adam, as a share of the ranges; it decays to 0 as a cosine
     follow: of the simulation during Adam's steps
-    optimizer: of optax, in place of Adam and its rate; each start has its own memory
+    optimizer: of optax, in place of Adam and its rate, such as `optax.lbfgs(0.3, linesearch=None)`;
+        each start has its own memory
     report: called after every iteration with the number of iterations done, their total number, and
-        the loss of each start
+        the loss of each start, such as a `Progress`
 
     Raises: ValueError for ranges that are empty or not finite, for counts below 1, and if no start
         has finite residuals.
@@ -205,6 +206,13 @@ class Search:
         """Shares after steps of an optax optimizer on the logarithm of each start's cost."""
         descend = jax.jit(partial(_descended, optimizer))
         memory = jax.vmap(optimizer.init, in_axes=-1, out_axes=-1)(z)
+        try:
+            jax.eval_shape(descend, z, memory, z[0], z)
+        except TypeError as error:
+            raise ValueError(
+                f"{self.call}: the optimizer asks for more than a gradient ({error}); give one "
+                "that does not, such as optax.lbfgs(0.3, linesearch=None)"
+            ) from error
         for _ in range(iterations):
             now = self.evaluated(z, follow)
             z, memory = descend(z, memory, now.cost, now.gradient)

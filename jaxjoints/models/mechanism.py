@@ -16,6 +16,8 @@ from ..build.builder import SystemBuilder
 from ..couplings.compound import Chain, Reversed
 from ..couplings.coupling import Coupling
 from ..couplings.gimbal import Gimbal
+from ..couplings.linear import Slider
+from ..couplings.planar import Planar
 from ..couplings.rigid import Fixed
 from ..couplings.rotary import Hinge, Universal
 from ..laws.law import Law
@@ -265,15 +267,22 @@ class Assembly:
     def _add_joint(self, start: _Group, path: list[_Step], group: _Group) -> None:
         """Join two bodies by the joints of a path; those of several become one."""
         connections = [step.connection for step in path]
-        names = [connection.name for connection in connections]
+        name = "+".join(connection.name for connection in connections)
         couplings = [Fixed() if c.coupling is None else c.coupling for c in connections]
         between = [
             product(inverse(one.frame_C), step.D)
             for one, step in zip(connections[:-1], path[1:], strict=True)
         ]
-        coupling, frame = _in_a_row(couplings, between)
-        D, C = (product(end, frame) for end in (path[0].D, connections[-1].frame_C))
-        self._declare("+".join(names), coupling, connections, start.body[0], group.body[0], D, C)
+        D, C = path[0].D, connections[-1].frame_C
+        plane = _plane(couplings, between)
+        if plane is not None:
+            order, frame = plane
+            coupling, connections = Planar(), [connections[i] for i in order]
+            D, C = product(D, frame), product(C, (frame[0], np.zeros(3)))
+        else:
+            coupling, frame = _in_a_row(couplings, between)
+            D, C = product(D, frame), product(C, frame)
+        self._declare(name, coupling, connections, start.body[0], group.body[0], D, C)
 
     def _add_loop(self, connection: Connection) -> None:
         (parent, (p, R)), (child, (x, Q)) = (
@@ -362,6 +371,22 @@ def _in_a_row(couplings: list[Coupling], between: list[Frame]) -> tuple[Coupling
     for first, pose in zip(reversed(couplings[:-1]), reversed(between), strict=True):
         coupling = Chain(first, coupling, None if _same(pose) else _pose(pose))
     return coupling, IDENTITY
+
+
+def _plane(couplings: list[Coupling], between: list[Frame]) -> tuple[list[int], Frame] | None:
+    """Two slides at right angles and a hinge about their normal as a `Planar`; None for others.
+
+    Returns: the joints in the order of its coordinates, and its D in the D of the first joint
+    """
+    if [type(coupling) for coupling in couplings] != [Slider, Slider, Hinge]:
+        return None
+    axes = np.array([c.axis / np.linalg.norm(c.axis) for c in couplings], float)
+    square = np.abs(axes @ axes.T - np.eye(3)).max() < SQUARE
+    if not square or not all(np.array_equal(R, np.eye(3)) for R, _ in between):
+        return None
+    order = [0, 1, 2] if np.linalg.det(axes) > 0 else [1, 0, 2]
+    # Displacements commute, so those between the joints may come first.
+    return order, (axes[order].T, sum(p for _, p in between))
 
 
 def _same(frame: Frame) -> bool:

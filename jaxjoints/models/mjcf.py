@@ -7,9 +7,9 @@ compiled model. Source: MuJoCo's documentation, "Computation" and "XML Reference
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,8 +39,14 @@ from .xml import FileLimits, read_source, read_xml
 
 # Impedances are kept off 0 and 1, as in MuJoCo.
 LEAST_IMPEDANCE, MOST_IMPEDANCE = 1e-4, 0.9999
+# What MuJoCo's flag "constraint" disables together.
+CONSTRAINTS = ("EQUALITY", "FRICTIONLOSS", "LIMIT", "CONTACT")
+# Groups of actuators that a file can switch off.
+ACTUATOR_GROUPS = 31
 # Geoms of higher groups are hidden unless asked for, as in MuJoCo's viewer.
 VISIBLE_GROUPS = 3
+# Of tendons, what is skipped.
+TENDON_FIELDS = ("armature", "stiffnesspoly", "dampingpoly", "springyield", "actfrclimited")
 PLAIN = (0.5, 0.5, 0.5, 1.0)
 
 
@@ -48,7 +54,7 @@ def load_mjcf(
     source: str | os.PathLike,
     *,
     roots: Iterable[str | os.PathLike] = (),
-    contacts: bool = False,
+    contacts: bool | Literal["all"] = False,
     merge_fixed: bool = True,
     visuals: bool = True,
     strict: bool = False,
@@ -61,39 +67,46 @@ def load_mjcf(
     Body frames, names and coordinates are those of the file: a coordinate of a hinge or slide is
     its qpos, and starts at qpos0 (`ref`). The joints of one body become one joint with the
     coordinates of all, named "a+b": hinges that meet in a point a `Universal`, or at right angles a
-    `Gimbal`, others a `Chain`. Free bodies have no joint. A ball joint is a `Ball`, whose
-    coordinates are the rotation vector from qpos0.
+    `Gimbal`; two slides and a hinge in a plane a `Planar`, whose coordinates may have another order
+    (`Model.coordinates`); others a `Chain`. Free bodies have no joint. A ball joint is a `Ball`,
+    whose coordinates are the rotation vector from qpos0.
 
     stiffness, springref     `SpringDamper`       damping           `Damping`
     armature                 `Armature`           frictionloss      `DryFriction`
     range                    `Limits`             actuatorfrcrange  max_effort
     connect, weld            `Ball`, `Fixed`      joint equality    `Weighted`, `Follower`, `Lock`
     tendon of joints         `Weighted`           density, viscosity  `InertiaBoxDrag`
+    gravity, timestep        builder, `Model`     site                `Model.frames`
     actuator                 `Model.control`; with a position or velocity term, a `Servo` too
 
     Softness. MuJoCo's constraint is a spring and damper of reference acceleration -b v - k r beside
     an inertia, R f = -b v - k r - a with R = (1 - d)/d times the inverse inertia that the
     constraint sees at qpos0. `Limits` and contacts get the stiffness k/R and the damping b/R at the
-    largest impedance d of `solimp`: the same depth at rest and the same decay, without the inertia,
-    which makes MuJoCo's stop softer while it is hit, and without the lower impedance near the
-    surface. Friction loss is hard, without `solreffriction`. Equality constraints are rigid, as
-    joints of the builder are.
+    largest impedance d of `solimp`: the same depth at rest, for pyramids of friction too, and the
+    same decay. Left out are the inertia, which makes MuJoCo's stop softer while it is hit, and the
+    lower impedance near the surface. Friction of contacts and friction loss are hard, where those
+    of MuJoCo creep. Equality constraints are rigid, as joints of the builder are.
 
     Not read, and listed in one `LoadWarning`: spatial tendons, muscles and other actuators with
     inner states, site and body transmissions, flexes, skins, plugins, sensors, keyframes, height
-    fields, mocap bodies (they stand still), gravity compensation, limits of ball joints.
+    fields, mocap bodies (they stand still), gravity compensation, limits of ball joints, cameras,
+    lights, textures. Integrator, solver and its tolerances are choices of `step` and are not read.
 
     source: path of a file, or the XML itself
     roots: folders in which included files and meshes are looked for, and outside of which no file
         is opened
     contacts: let spheres, capsules and boxes touch the planes that stand in the world, where
-        contype and conaffinity say so; other pairs do not touch
+        contype and conaffinity say so; "all": spheres and capsules each other too, which is slow
+        where there are many. Other pairs do not touch
     merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
 
     Raises: LoadError naming file, line and element as far as MuJoCo tells them; OSError for a file
-        that cannot be opened; ImportError without the package mujoco.
+        that cannot be opened; ImportError without the package mujoco; ValueError for other
+        `contacts`.
     Warns: LoadWarning.
     """
+    if contacts not in (True, False, "all"):
+        raise ValueError(f"contacts {contacts!r} must be True, False or 'all'")
     try:
         import mujoco
     except ImportError as error:
@@ -119,7 +132,7 @@ def load_mjcf(
     reader.add_fluid(assembly)
     seen = reader.visuals(assembly) if visuals else ()
     reader.add_contacts(assembly, contacts)
-    reader.list_skipped()
+    reader.list_skipped(visuals)
     frames = dict(assembly.frames)
     frames |= reader.sites(assembly)
     report.notes += assembly.notes
@@ -199,6 +212,8 @@ class _Reader:
 
     def disabled(self, flag: str) -> bool:
         """Whether the file disables a part of MuJoCo's computation."""
+        if flag in CONSTRAINTS and self.disabled("CONSTRAINT"):
+            return True
         bit = getattr(self.mujoco.mjtDisableBit, f"mjDSBL_{flag}", None)
         if bit is None and flag in ("SPRING", "DAMPER"):
             # Before MuJoCo 3.3.1 both are one flag.
@@ -365,6 +380,12 @@ class _Reader:
             index, control = control, control + (int(counts[i]) if counts.size else 1)
             arms = self._arms(i)
             gain, bias = m.actuator_gaintype[i], m.actuator_biastype[i]
+            for field in ("damping", "dampingpoly", "armature", "delay"):
+                if self._optional(f"actuator_{field}")[i : i + 1].any():
+                    self.report.skip(f"{field} of actuator {name!r}")
+            if self._group_is_disabled(int(m.actuator_group[i])):
+                self.report.notes.append(f"actuator {name!r}: its group is off and is left out")
+                continue
             plain = (
                 m.actuator_dyntype[i] == self.kind["mjDYN_NONE"]
                 and gain == self.kind["mjGAIN_FIXED"]
@@ -379,10 +400,12 @@ class _Reader:
             if bias == self.kind["mjBIAS_NONE"]:
                 constant = k = d = 0.0
             ranges = {}
-            for field in ("ctrl", "force"):
-                limited = getattr(m, f"actuator_{field}limited")[i]
-                numbers = getattr(m, f"actuator_{field}range")[i]
+            for field, row in (("ctrl", index), ("force", i)):
+                limited = getattr(m, f"actuator_{field}limited")[row]
+                numbers = getattr(m, f"actuator_{field}range")[row]
                 ranges[field] = tuple(numbers.tolist()) if limited else None
+            if self.disabled("CLAMPCTRL"):
+                ranges["ctrl"] = None
             actuator = Actuator(name, index, arms, gain, -constant, ranges["ctrl"], ranges["force"])
             if k or d:
                 (j, arm), *more = arms
@@ -408,11 +431,15 @@ class _Reader:
         names = self.names["JOINT"]
         return [actuator.named(names) for actuator in found]
 
+    def _group_is_disabled(self, group: int) -> bool:
+        return 0 <= group < ACTUATOR_GROUPS and bool(self.m.opt.disableactuator >> group & 1)
+
     def _arms(self, i: int) -> list[tuple[int, float]] | None:
         """Joints that an actuator acts on, with force along each per force of the actuator."""
         m = self.m
         kind, target = m.actuator_trntype[i], int(m.actuator_trnid[i, 0])
-        gear = float(m.actuator_gear[i, 0])
+        outputs = self._optional("actuator_outadr")
+        gear = float(m.actuator_gear[int(outputs[i]) if outputs.size else i, 0])
         scalar = (self.kind["mjJNT_HINGE"], self.kind["mjJNT_SLIDE"])
         if kind in (self.kind["mjTRN_JOINT"], self.kind["mjTRN_JOINTINPARENT"]):
             return [(target, gear)] if gear and m.jnt_type[target] in scalar else None
@@ -537,8 +564,9 @@ class _Reader:
                 weight = float(m.tendon_invweight0[t])
                 k, d = spring_of(m.tendon_solref_lim[t], m.tendon_solimp_lim[t], weight)
                 laws.append(Limits(low + margin, high - margin, stiffness=k, damping=d))
-            if self._optional("tendon_armature")[t : t + 1].any():
-                self.report.skip(f"armature of tendon {name!r}")
+            for field in TENDON_FIELDS:
+                if self._optional(f"tendon_{field}")[t : t + 1].any():
+                    self.report.skip(f"{field} of tendon {name!r}")
             if not laws:
                 continue
             places = [assembly.coordinates[self.names["JOINT"][j]] for j, _ in weights]
@@ -634,80 +662,131 @@ class _Reader:
             return Mesh(m.mesh_vert[points], m.mesh_face[faces].astype(int))
         return None
 
-    def add_contacts(self, assembly: Assembly, wanted: bool) -> None:
-        """Contacts of spheres, capsules and boxes with planes that stand in the world."""
+    def add_contacts(self, assembly: Assembly, wanted: bool | str) -> None:
+        """Contacts of spheres, capsules and boxes with planes that stand in the world; with "all"
+        those of spheres and capsules with each other too.
+        """
         m = self.m
         if self.disabled("CONTACT"):
             return
-        ground = (self.kind["mjGEOM_PLANE"],)
-        simple = (self.kind["mjGEOM_SPHERE"], self.kind["mjGEOM_CAPSULE"], self.kind["mjGEOM_BOX"])
-        left_out = 0
+        plane = self.kind["mjGEOM_PLANE"]
+        round_ = self.kind["mjGEOM_SPHERE"], self.kind["mjGEOM_CAPSULE"]
+        left_out, added = 0, False
+        for one, other in self._meeting():
+            if m.geom_type[other] == plane:
+                one, other = other, one
+            kinds = int(m.geom_type[one]), int(m.geom_type[other])
+            stands = int(m.body_weldid[m.geom_bodyid[one]]) == 0
+            ground = kinds[0] == plane and stands and kinds[1] in (*round_, self.kind["mjGEOM_BOX"])
+            both_round = kinds[0] in round_ and kinds[1] in round_
+            if wanted and (ground or (both_round and wanted == "all")):
+                self._add_contact(assembly, one, other)
+                added = True
+            else:
+                left_out += 1
+        if left_out:
+            advice = "; contacts='all' adds those of spheres and capsules" if wanted else ""
+            advice = advice if wanted != "all" else ""
+            advice = advice or ("" if wanted else "; contacts=True adds those with planes")
+            self.report.skip(f"contact of {left_out} pairs of geoms{advice}")
+        if m.npair:
+            self.report.skip("contact pairs with numbers of their own")
+        if added and self._optional("geom_surfacevel").any():
+            self.report.skip("surfacevel of geoms")
+        if added and m.opt.enableflags & int(self.mujoco.mjtEnableBit.mjENBL_OVERRIDE):
+            self.report.skip("override of what contacts are like")
+
+    def _meeting(self) -> Iterator[tuple[int, int]]:
+        """Pairs of geoms that may touch, as MuJoCo chooses them."""
+        m = self.m
         excluded = {int(x) for x in m.exclude_signature}
+        welded = [int(m.body_weldid[body]) for body in m.geom_bodyid]
+        above = [int(m.body_weldid[m.body_parentid[body]]) for body in welded]
         for g in range(m.ngeom):
             for f in range(g):
                 meet = m.geom_contype[g] & m.geom_conaffinity[f]
                 meet = meet or m.geom_contype[f] & m.geom_conaffinity[g]
-                plane, other = (f, g) if m.geom_type[f] in ground else (g, f)
-                bodies = [int(m.body_weldid[m.geom_bodyid[x]]) for x in (plane, other)]
-                ids = sorted(int(m.geom_bodyid[x]) for x in (plane, other))
-                if not meet or bodies[0] == bodies[1] or (ids[0] << 16) + ids[1] in excluded:
+                ids = sorted(int(m.geom_bodyid[x]) for x in (f, g))
+                if not meet or welded[f] == welded[g] or (ids[0] << 16) + ids[1] in excluded:
                     continue
-                parents = [int(m.body_weldid[m.body_parentid[b]]) for b in bodies]
-                if 0 not in bodies and (parents[0] == bodies[1] or parents[1] == bodies[0]):
+                next_to = above[f] == welded[g] or above[g] == welded[f]
+                if next_to and welded[f] and welded[g] and not self.disabled("FILTERPARENT"):
                     continue
-                touches = m.geom_type[plane] in ground and bodies[0] == 0
-                if not (wanted and touches and m.geom_type[other] in simple):
-                    left_out += 1
-                    continue
-                self._add_contact(assembly, plane, other)
-        if left_out:
-            advice = "" if wanted else "; contacts=True adds those with planes"
-            self.report.skip(f"contact of {left_out} pairs of geoms{advice}")
-        if m.npair:
-            self.report.skip("contact pairs with numbers of their own")
+                yield f, g
 
-    def _add_contact(self, assembly: Assembly, plane: int, other: int) -> None:
-        m = self.m
-        a, b, c = (float(x) for x in m.geom_size[other])
-        shape = {
-            self.kind["mjGEOM_SPHERE"]: lambda: shapes.Sphere(a),
-            self.kind["mjGEOM_CAPSULE"]: lambda: shapes.Capsule(a, 2 * b),
-            self.kind["mjGEOM_BOX"]: lambda: shapes.Box((2 * a, 2 * b, 2 * c)),
-        }[int(m.geom_type[other])]()
-        _, (R_D, p_D) = self._geom_frame(assembly, plane)
-        body, (R_C, p_C) = self._geom_frame(assembly, other)
-        # Of two geoms the one of higher priority counts; of equals the means, the larger friction.
-        pair = [plane, other]
-        first, second = (int(m.geom_priority[x]) for x in pair)
-        if first != second:
-            pair = [plane if first > second else other]
-        solref, solimp = (
-            np.mean([getattr(m, field)[x] for x in pair], axis=0)
-            for field in ("geom_solref", "geom_solimp")
-        )
-        friction = np.max([m.geom_friction[x] for x in pair], axis=0)
-        dimension = max(int(m.geom_condim[x]) for x in pair)
-        weight = float(m.body_invweight0[m.geom_bodyid[other], 0])
-        stiffness, damping = spring_of(solref, solimp, weight)
+    def _add_contact(self, assembly: Assembly, one: int, other: int) -> None:
+        """Let two geoms touch, of which the first may be a plane."""
         names = self.names["GEOM"]
-        name = f"{assembly.prefix}{names[other]} on {names[plane]}"
+        parent, (R_D, p_D) = self._geom_frame(assembly, one)
+        child, (R_C, p_C) = self._geom_frame(assembly, other)
+        if child == WORLD:
+            one, other, parent, child = other, one, child, parent
+            R_C, p_C, R_D, p_D = R_D, p_D, R_C, p_C
+        surface = self._surface(one, other)
+        # Geoms touch where their distance is the sum of their margins.
+        margin = float(self.m.geom_margin[one] + self.m.geom_margin[other])
+        if self.m.geom_type[one] == self.kind["mjGEOM_PLANE"]:
+            shape_D, p_D = shapes.HalfSpace(), p_D + margin * R_D[:, 2]
+        else:
+            shape_D = self._touching(one, margin)
         with refusing(self._refuse("geom", names[other])):
             assembly.builder.contact(
-                name,
-                shape,
-                shapes.HalfSpace(),
-                child=body,
+                f"{assembly.prefix}{names[other]} on {names[one]}",
+                *(self._touching(other), shape_D),
+                child=child,
+                parent=parent,
                 frame_C=(p_C, R_C),
                 frame_D=(p_D, R_D),
-                friction=float(friction[0]) if dimension >= 3 else 0.0,
-                spinning=float(friction[1]) if dimension >= 4 else 0.0,
-                rolling=float(friction[2]) if dimension >= 6 else 0.0,
-                stiffness=stiffness,
-                damping=damping,
+                **surface,
             )
 
-    def list_skipped(self) -> None:
-        """List what the model has and this reader does not."""
+    def _touching(self, g: int, margin: float = 0.0) -> shapes.Shape:
+        """The shape that touches in place of a geom, wider by a margin where it is round."""
+        a, b, c = (float(x) for x in self.m.geom_size[g])
+        return {
+            self.kind["mjGEOM_SPHERE"]: lambda: shapes.Sphere(a + margin),
+            self.kind["mjGEOM_CAPSULE"]: lambda: shapes.Capsule(a + margin, 2 * b),
+            self.kind["mjGEOM_BOX"]: lambda: shapes.Box((2 * a, 2 * b, 2 * c)),
+        }[int(self.m.geom_type[g])]()
+
+    def _surface(self, one: int, other: int) -> dict[str, float]:
+        """Friction and softness of what two geoms touch with, for `SystemBuilder.contact`."""
+        m, pair = self.m, [one, other]
+        first, second = (int(m.geom_priority[x]) for x in pair)
+        if first != second:
+            # Of two geoms the one of higher priority counts.
+            pair = [one if first > second else other]
+        solref, solimp = (
+            np.array([getattr(m, field)[x] for x in pair])
+            for field in ("geom_solref", "geom_solimp")
+        )
+        # Otherwise the means with the weights `solmix`, of which 0 counts beside 0 alone.
+        weights = np.array([m.geom_solmix[x] for x in pair])
+        weights = weights if weights.max() > 0 else np.ones(len(pair))
+        weights = weights / weights.sum()
+        mixed = weights @ solref if (solref[:, 0] > 0).all() else solref.min(axis=0)
+        friction = np.max([m.geom_friction[x] for x in pair], axis=0)
+        dimension = max(int(m.geom_condim[x]) for x in pair)
+        inverse = sum(float(m.body_invweight0[m.geom_bodyid[x], 0]) for x in (one, other))
+        μ = float(friction[0]) if dimension >= 3 else 0.0
+        if μ and m.opt.cone == int(self.mujoco.mjtCone.mjCONE_PYRAMIDAL):
+            # The 2 (dimension - 1) edges of a pyramid, each a row with 2 μ² (1 + μ²) of this,
+            # share the normal force.
+            inverse *= μ**2 * (1 + μ**2) / (float(m.opt.impratio) * (dimension - 1))
+        stiffness, damping = spring_of(mixed, weights @ solimp, inverse)
+        return {
+            "friction": μ,
+            "spinning": float(friction[1]) if dimension >= 4 else 0.0,
+            "rolling": float(friction[2]) if dimension >= 6 else 0.0,
+            "stiffness": stiffness,
+            "damping": damping,
+        }
+
+    def list_skipped(self, pictures: bool) -> None:
+        """List what the model has and this reader does not.
+
+        pictures: of what makes a picture too
+        """
         m = self.m
         counts = {
             "keyframe": m.nkey,
@@ -715,6 +794,8 @@ class _Reader:
             "skin": m.nskin,
             "gravcomp of bodies": int(np.count_nonzero(m.body_gravcomp)),
         }
+        if pictures:
+            counts |= {"camera": m.ncam, "light": m.nlight, "texture": m.ntex}
         for what, count in counts.items():
             if count:
                 self.report.skip(f"{what} ({count})")

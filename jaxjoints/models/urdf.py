@@ -88,7 +88,9 @@ def load_urdf(
     Laws: `Limits` from lower and upper (hard stops; an absent side is free), `Damping`,
     `DryFriction`; `max_effort` from effort. Equal limits lock the joint. A mimic joint is a `Mimic`
     transmission, which holds the joint by a force. Joints start at 0 or the nearest value within
-    their limits, mimics at what they mimic. An effort or velocity of 0 means none is known.
+    their limits, mimics at what they mimic. An effort or velocity of 0 means none is known. Limits
+    of velocity are what a controller keeps to: they are numbers in `Model.speed_limits`, and no
+    force acts where a joint is faster.
 
     Links that fixed joints connect become one body, named after the first. A link without mass
     that a fixed joint carries joins its parent's body. One between two moving joints becomes no
@@ -161,14 +163,9 @@ def load_urdf(
     shapes = _Shapes(roots, folder, sizes, assembly, report, _colors(robot))
     seen = shapes.all("visual", elements[0]) if visuals else ()
     touched = shapes.all("collision", elements[0]) if visuals else ()
+    speeds = _speeds(elements[1], assembly, report)
     report.notes += assembly.notes
     report.tell(strict)
-    speeds = {}
-    for joint, element in elements[1].items():
-        limit = element.only("limit")
-        speed = 0.0 if limit is None else limit.number("velocity", 0.0)
-        if speed > 0 and joint in assembly.coordinates:
-            speeds[joint] = speed
     return Model(
         name=robot.attributes.get("name", ""),
         builder=builder,
@@ -318,6 +315,20 @@ def _limits(element: Element, *, bounded: bool) -> tuple[list[Callable], float |
         stops.append(lambda i: Limits(lower, upper, coordinate=i))
     q = float(np.clip(0.0, lower, upper)) if stops else 0.0
     return stops, effort if effort > 0 else None, q
+
+
+def _speeds(
+    elements: Mapping[str, Element], assembly: Assembly, report: Report
+) -> dict[str, float]:
+    """The largest speed of each joint that has one, which is kept as a number."""
+    speeds = {}
+    for joint, element in elements.items():
+        limit = element.only("limit")
+        speed = 0.0 if limit is None else limit.number("velocity", 0.0)
+        if speed > 0 and joint in assembly.coordinates:
+            speeds[joint] = speed
+            report.skip("velocity of limit, a number in speed_limits that no force keeps to", limit)
+    return speeds
 
 
 def _dynamics(element: Element) -> list[Callable[[int], Law]]:

@@ -1,7 +1,6 @@
 """Rollouts: many steps in one compiled loop, in tiles, with records and checkpoints."""
 
-import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, overload
 
@@ -20,6 +19,7 @@ from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
 from ..schemes.scheme import Scheme
+from .compilation import warn_of_compilation
 from .controller import Controller, Course, control_of, started
 from .door import (
     check_policy,
@@ -38,11 +38,6 @@ from .tiles import cores, default_tile, map_tiles
 
 # Functions that are trees already, as `jit` wants them.
 READY = (Partial, Readout, Controller)
-# The programs compiled so far, and the identities of the user's functions in them, which JAX keeps.
-_compiled: dict[Hashable, list[tuple[int, ...]]] = {}
-# How often a program may be compiled for functions of the same code before that is told.
-UNTOLD = 4
-_told: set[Any] = set()
 
 
 @overload
@@ -169,36 +164,16 @@ def _check_record(record: Any) -> None:
 
 
 def _warn_of_compilation(arguments: tuple, static: dict[str, Any]) -> None:
-    """Warn once for each function that makes a program of known shapes compile again, being
-    defined anew.
-    """
+    """Warn of functions that are defined anew; arguments: those of `_rollout`."""
     controls, record = arguments[2], arguments[-1]
     functions = [x.func for x in (controls, record) if isinstance(x, Partial)]
     functions += [x.function for x in (controls,) if isinstance(x, Controller)]
-    codes = tuple(getattr(f, "__code__", None) for f in functions)
-    # Within another `jit` everything that is computed is traced, and that program is the user's.
-    if not functions or None in codes or is_traced(jnp.zeros(())):
-        return
     others = [x for x in arguments if not isinstance(x, (Partial, Controller))]
-    leaves, structure = jax.tree.flatten(others)
-    shapes = tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
-    key = codes, structure, shapes, tuple(static.values())
-    before, identities = _compiled.setdefault(key, []), tuple(map(id, functions))
-    if identities in before or len(before) > UNTOLD:
-        return
-    before.append(identities)
-    if len(before) <= UNTOLD:
-        return
-    for old, new in zip(before[0], functions, strict=True):
-        if id(new) != old and new.__code__ not in _told:
-            _told.add(new.__code__)
-            warnings.warn(
-                f"rollout: the function {new.__qualname__} (line {new.__code__.co_firstlineno}) is "
-                "defined anew, so the same program is compiled once more; define it once, and "
-                "give what changes between calls to a Controller, or to the record by "
-                "jax.tree_util.Partial(function, parameters)",
-                stacklevel=3,
-            )
+    remedy = (
+        "give what changes between calls to a Controller, or to the record by "
+        "jax.tree_util.Partial(function, parameters)"
+    )
+    warn_of_compilation("rollout", functions, others, tuple(static.values()), remedy)
 
 
 class Counts(NamedTuple):

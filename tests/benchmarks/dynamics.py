@@ -6,9 +6,9 @@
 Microseconds for one environment, medians over rounds in turn, on one core. Ours are one compiled
 program for the batch. The others' are called from Python for each environment, which costs them 1
 to 2 us, in float64. MuJoCo's accelerations are `mj_forward` with contacts, constraints and
-actuators disabled, its mass matrix `mj_makeM` after the kinematics. "M q̈ + h" is inverse dynamics
-by `mass_matrix` and `bias_forces`, `inverse_dynamics` that of the tool, which knows loops, stops
-and contacts too. Robots stand without limits, friction and mimics in random states.
+actuators disabled, its mass matrix `mj_makeM` after the kinematics. `tree_forces` is the inverse
+dynamics of the tree, `inverse_dynamics` that of the tool, which knows loops, stops and contacts
+too. Robots stand without limits, friction and mimics in random states.
 """
 
 import argparse
@@ -35,12 +35,12 @@ jax.config.update("jax_enable_x64", True)
 
 from jaxjoints.dynamics.acceleration import accelerations  # noqa: E402
 from jaxjoints.dynamics.inverse import inverse_dynamics  # noqa: E402
-from jaxjoints.dynamics.joint_coordinates import bias_forces, mass_matrix  # noqa: E402
+from jaxjoints.dynamics.joint_coordinates import mass_matrix, tree_forces  # noqa: E402
 from support.robots import in_mujoco, plain, robot  # noqa: E402
 
 HEADER = (
     *("robot", "speeds", "mass matrix", "Pinocchio", "MuJoCo", "accelerations", "Pinocchio"),
-    *("MuJoCo", "M q̈ + h", "`inverse_dynamics`", "Pinocchio", "MuJoCo"),
+    *("MuJoCo", "`tree_forces`", "`inverse_dynamics`", "Pinocchio", "MuJoCo"),
 )
 
 
@@ -58,8 +58,7 @@ def ours(r, batch: int, single: bool) -> dict:
     @jax.jit
     def forces(system, state, qdd):
         v = jnp.zeros((len(r.order), qdd.shape[-1]), qdd.dtype).at[: len(qdd)].set(qdd)
-        M, h = mass_matrix(system, state), bias_forces(system, state)
-        return jnp.einsum("ij...,j...->i...", M, v) + h
+        return tree_forces(system, state, v)
 
     owners = dict.fromkeys(owner for owner, _ in r.model.coordinates.values())
 

@@ -65,6 +65,26 @@ def test_a_body_is_a_record_of_three_numbers(system):
     np.testing.assert_array_equal(changed.inertia[..., 0], np.diag([0.4, 0.6, 0.8]))
 
 
+def test_knots_of_a_joints_function_are_numbers():
+    functions = jj.functions
+    knots, heights = jnp.array([-1.0, 0.0, 2.0]), jnp.array([0.1, 0.0, 0.4])
+    still, turn = functions.Constant(0.0), functions.Linear([1.0])
+    bow = functions.Spline(knots, heights)
+    moves = {"rotations": (still, still, turn), "translations": (still, bow, still)}
+    world = jj.SystemBuilder()
+    world.body("shank", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    world.joint("knee", jj.FunctionDriven(dof=1, **moves), child="shank")
+    system, _ = world.build()
+    path = "joint.knee.translations.1.values"
+    np.testing.assert_array_equal(system.number(path), heights)
+    other = jnp.array([[0.2, 0.3], [0.1, 0.0], [0.5, 0.6]])
+    changed = system.with_numbers({path: other})
+    np.testing.assert_array_equal(changed.number(path), other)
+    np.testing.assert_array_equal(changed.number("joint.knee.translations.1.knots"), knots)
+    at_a_knot = system.with_numbers({path: other[:, 0]}).joint("knee").coupling.pose(jnp.zeros(1))
+    np.testing.assert_allclose(at_a_knot.p, [0.0, 0.1, 0.0], atol=1e-12)
+
+
 def test_a_derivative_by_a_number_is_that_of_its_leaf(system):
     def loss(mass):
         return jnp.sum(system.with_numbers({"body.hand.mass": mass}).mass ** 2)

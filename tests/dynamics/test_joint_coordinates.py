@@ -23,9 +23,11 @@ from jaxjoints.dynamics import (
     site,
     spanning_tree,
     speeds_of,
+    tree_forces,
 )
 from jaxjoints.models import load_urdf
 from support import mechanisms, rbdl_instants
+from support.refusals import refused
 
 EXACT = 1e-12  # float64, relative to the largest
 SOLVED = 1e-10
@@ -164,6 +166,17 @@ def test_a_batch_in_single_precision_is_near_its_environments():
     for i in range(3):
         one = jax.tree.map(lambda x: x[..., i], many)  # noqa: B023
         np.testing.assert_allclose(M[..., i], jax.jit(mass_matrix)(system, one), atol=1e-6)
+
+
+def test_forces_of_a_tree_are_those_of_its_mass_matrix():
+    rates = np.random.default_rng(0).normal(size=11)
+    fixed = mechanisms.chain(2, q=0.5, qd=1.5, laws=(jj.Armature(0.3), jj.SpringDamper(5.0)))
+    for system, state in (fixed, mechanisms.floating_chain(gravity=(0.3, 0.0, -9.81))):
+        v = rates[: spanning_tree(system).speeds]
+        M, h = mass_matrix(system, state), bias_forces(system, state)
+        close(tree_forces(system, state, v), M @ v + h)
+    with refused("tree_forces: rates has shape (2,), the tree has 10 speeds"):
+        tree_forces(system, state, rates[:2])
 
 
 def test_armatures_are_masses():

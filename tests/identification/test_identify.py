@@ -1,8 +1,12 @@
 """Laws of identification: recorded motions, residuals, and what a search says of its answer."""
 
+import io
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.tree_util import Partial
 
@@ -13,7 +17,7 @@ from jaxjoints.algebra.spatial import (
     quat_multiply,
     quat_normalize,
 )
-from jaxjoints.identification import Motion, Unknown, identify, pose_residuals
+from jaxjoints.identification import Motion, Progress, Unknown, identify, pose_residuals
 from support.mechanisms import pendulum
 
 DT = 0.01
@@ -167,6 +171,46 @@ def test_residuals_are_traced_once_and_every_iteration_is_reported():
     identify(residual, {"x": Unknown(0.0, 10.0)}, key=jax.random.key(3), report=report, **FEW)
     assert len(traces) == 1
     assert looks == [(i + 1, 29, (FEW["starts"],)) for i in range(29)]
+
+
+@pytest.mark.parametrize("optimizer", [optax.sgd(0.3), optax.lbfgs(0.3, linesearch=None)])
+def test_other_optimizers_of_optax_descend_too(optimizer):
+    """Each start by itself; 30 residuals of 1 are noise that no value lessens."""
+
+    def residual(values, follow):
+        x, y = values["x"], values["y"]
+        told = jnp.stack([x - 3.0, 3 * (y - 4.0), x - y + 1.0])
+        return jnp.concatenate([told, jnp.ones((30, x.shape[-1]))])
+
+    unknowns = {"x": Unknown(2.0, 4.0), "y": Unknown(3.0, 5.0)}
+    options = {"key": jax.random.key(0), "starts": 4, "iterations": 60, "polish": 0}
+    found = identify(residual, unknowns, optimizer=optimizer, **options)
+    least = 30 / 33
+    assert (found.losses[-1] - least < 1e-3 * (found.losses[0].max() - least)).all()
+    assert found.values["x"] == pytest.approx(3.0, abs=0.05)
+
+
+def test_optimizers_that_search_lines_are_refused():
+    with pytest.raises(ValueError, match="asks for more than a gradient"):
+        identify(
+            lambda values, follow: values["x"][None],
+            {"x": Unknown(0.0, 1.0)},
+            **{"key": jax.random.key(0), "optimizer": optax.lbfgs()},
+        )
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_progress_bar_shows_the_best_start_on_a_terminal(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    progress = Progress("knee")
+    for done, losses in enumerate(([5.0, np.nan], [3.0, 4.0], [7.0, 6.0]), start=1):
+        progress(done, 3, np.array(losses))
+    shown = sys.stderr.getvalue()
+    assert "knee: 100%" in shown and "3/3" in shown and "mean square 3" in shown
 
 
 def test_shares_of_a_range_are_differences_or_factors():

@@ -149,6 +149,19 @@ def test_hinges_that_meet_in_a_point_are_the_joint_of_their_axes(axes, kind):
     assert_same_motion(text, read)
 
 
+@pytest.mark.parametrize(("second", "order"), [("0 2 0", (0, 1, 2)), ("0 -1 0", (1, 0, 2))])
+def test_slides_and_a_hinge_in_a_plane_are_a_planar_joint(second, order):
+    text = f"""<mujoco><worldbody><body pos="0 0 1" euler="20 30 40"><inertial mass="2"
+      pos="0.2 0.1 -0.3" diaginertia="0.02 0.03 0.04"/>
+      <joint name="0" type="slide" axis="1 0 0" ref="0.3"/><joint name="1" type="slide"
+      axis="{second}" damping="0.5"/><joint name="2" axis="0 0 1" pos="0.1 0 0.2" ref="0.2"/>
+      </body></worldbody></mujoco>""".replace("<mujoco>", '<mujoco><compiler angle="radian"/>')
+    read = load_mjcf(text, strict=True)
+    assert type(read.build()[0].groups[0].coupling) is jj.Planar
+    assert [read.coordinates[name] for name in "012"] == [("0+1+2", i) for i in order]
+    assert_same_motion(text, read)
+
+
 def test_a_stop_gives_way_as_in_mujoco_where_its_impedance_is_constant():
     text = """<mujoco><worldbody><body>
       <joint name="slide" type="slide" axis="0 0 1" range="-0.1 1" limited="true"
@@ -164,11 +177,22 @@ def test_a_stop_gives_way_as_in_mujoco_where_its_impedance_is_constant():
     assert -0.1 - float(run(state).q[0]) == pytest.approx(depth, rel=1e-6)
 
 
-def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco():
-    text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
-      <body name="ball" pos="0 0 0.11"><freejoint/>
-      <geom name="skin" size="0.1" solimp="0.9 0.9 0.001"/></body></worldbody></mujoco>"""
-    text = text.replace('size="1 1 1"', 'size="1 1 1" solimp="0.9 0.9 0.001"')
+SURFACES = {
+    "pyramid": ("pyramidal", 'friction="1"', 0.0),
+    "flat pyramid in a margin": ("pyramidal", 'friction="0.4" margin="0.01"', 0.02),
+    "cone": ("elliptic", 'friction="0.4"', 0.0),
+    "no friction": ("pyramidal", 'condim="1" margin="0.01"', 0.02),
+    "spin and rolling": ("pyramidal", 'friction="0.7" condim="6"', 0.0),
+}
+
+
+@pytest.mark.parametrize(("cone", "surface", "margin"), SURFACES.values(), ids=list(SURFACES))
+def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco(cone, surface, margin):
+    surface += ' solimp="0.9 0.9 0.001"'
+    text = f"""<mujoco><option cone="{cone}"/><worldbody>
+      <geom name="floor" type="plane" size="1 1 1" {surface}/>
+      <body name="ball" pos="0 0 {0.11 + margin}"><freejoint/>
+      <geom name="skin" size="0.1" {surface}/></body></worldbody></mujoco>"""
     with pytest.warns(LoadWarning, match="contact of 1 pairs of geoms; contacts=True"):
         load_mjcf(text)
     system, state = load_mjcf(text, contacts=True, strict=True).build()
@@ -177,9 +201,35 @@ def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco():
     m = mujoco.MjModel.from_xml_string(text)
     d = mujoco.MjData(m)
     mujoco.mj_step(m, d, 1000)
-    depth = 0.1 - d.qpos[2]
+    depth = 0.1 + margin - d.qpos[2]
     assert depth > 1e-5
-    assert 0.1 - float(run(state).position[2, 0]) == pytest.approx(depth, rel=1e-3)
+    found = 0.1 + margin - float(run(state).position[2, 0])
+    assert found == pytest.approx(depth, rel=1e-3)
+
+
+def test_round_geoms_touch_each_other_on_request():
+    text = """<mujoco><default><geom solimp="0.9 0.9 0.001" friction="0.6"/></default><worldbody>
+      <geom name="post" type="capsule" size="0.1 0.5" euler="90 0 0"/>
+      <body name="a" pos="0 0 0.3"><joint type="slide" axis="0 0 1"/>
+        <geom name="skin" size="0.1" mass="2"/></body>
+      <body name="b" pos="0 0 0.6"><joint type="slide" axis="0 0 1"/>
+        <geom name="lid" size="0.1" mass="1"/><geom type="box" size="0.01 0.01 0.01"/></body>
+      </worldbody></mujoco>"""
+    for contacts, left_out in ((True, 5), ("all", 2)):
+        with pytest.warns(LoadWarning, match=f"contact of {left_out} pairs of geoms"):
+            model = load_mjcf(text, contacts=contacts)
+    system, state = model.build()
+    names = ("skin on post", "lid on post", "lid on skin")
+    assert set(system.topology.joints[2:]) == set(names)
+    run = jax.jit(lambda s: jj.rollout(system, s, dt=2e-3, steps=1000, record_every=1000)[0])
+    m = mujoco.MjModel.from_xml_string(text)
+    d = mujoco.MjData(m)
+    mujoco.mj_step(m, d, 1000)
+    height = np.array([0.2, 0.4])
+    assert (height - d.xpos[1:, 2] > 1e-4).all()
+    np.testing.assert_allclose(height - run(state).position[2], height - d.xpos[1:, 2], rtol=1e-3)
+    with pytest.raises(ValueError, match="contacts 'planes' must be True, False or 'all'"):
+        load_mjcf(text, contacts="planes")
 
 
 EQUALITIES = """<mujoco><worldbody>
@@ -261,10 +311,22 @@ def test_a_servo_of_limited_force_is_a_law():
     assert float(read.control(system, [5.0]).target[0]) == pytest.approx(0.5)
 
 
+def test_actuators_of_a_group_that_is_off_do_nothing():
+    text = """<mujoco><option actuatorgroupdisable="3"/><worldbody>
+      <body><joint name="j"/><geom size="0.1"/></body></worldbody>
+      <actuator><motor name="off" joint="j" group="3"/><motor name="on" joint="j" gear="2"/>
+      <motor name="late" joint="j" delay="0.1" nsample="9"/></actuator></mujoco>"""
+    with pytest.warns(LoadWarning, match="'off': its group is off") as told:
+        read = load_mjcf(text)
+    assert "delay of actuator 'late'" in str(told[0].message)
+    system, _ = read.build()
+    assert [float(x) for x in read.control(system, [5.0, 1.0, 0.0]).effort] == [2.0]
+
+
 def test_what_is_skipped_is_listed_once():
     text = """<mujoco><custom><numeric name="n" data="1"/></custom><worldbody><body>
       <joint name="j" range="-1 1" limited="true"/><geom size="0.1"/><site name="s"/></body>
-      <site name="t" pos="0 0 1"/></worldbody>
+      <site name="t" pos="0 0 1"/><light/><camera/></worldbody>
       <tendon><spatial name="rope"><site site="s"/><site site="t"/></spatial></tendon>
       <actuator><muscle name="m" joint="j"/></actuator><sensor><jointpos joint="j"/></sensor>
       </mujoco>"""
@@ -276,6 +338,8 @@ def test_what_is_skipped_is_listed_once():
         "sensor (in line 5)",
         "spatial tendon 'rope'",
         "actuator 'm'",
+        "light (1)",
+        "camera (1)",
     ):
         assert any(line.startswith(part) for line in read.skipped), part
     with pytest.raises(LoadError, match="spatial tendon 'rope'"):

@@ -8,7 +8,7 @@ import pytest
 
 from jaxjoints.dynamics.acceleration import accelerations
 from jaxjoints.dynamics.inverse import inverse_dynamics
-from jaxjoints.dynamics.joint_coordinates import bias_forces, mass_matrix, speeds_of
+from jaxjoints.dynamics.joint_coordinates import bias_forces, mass_matrix, speeds_of, tree_forces
 from jaxjoints.dynamics.site import site
 
 pin = pytest.importorskip("pinocchio")
@@ -96,6 +96,8 @@ def test_a_robot_has_the_dynamics_that_pinocchio_computes(found):
     frame = m.getFrameId(link, pin.FrameType.BODY)
     J = pin.computeFrameJacobian(m, d, r.q, frame, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED)
     close(ours["J"], J, EXACT)
+    efforts = jax.jit(tree_forces)(r.system, r.state, wanted[r.order])
+    close(efforts[np.argsort(r.order)], pin.rnea(m, d, r.q, r.v, wanted), EXACT)
     # Efforts for these accelerations. Where the base floats, its own is what it becomes.
     owners = dict.fromkeys(owner for owner, _ in r.model.coordinates.values())
     values = {owner: np.asarray(qdd)[r.system.coordinate(owner)] for owner in owners}

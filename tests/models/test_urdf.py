@@ -82,7 +82,9 @@ def test_laws_are_those_of_limit_and_dynamics():
             '<dynamics damping="0.4" friction="0.2"/>',
         ),
     )
-    model, system, state = built(text)
+    with pytest.warns(LoadWarning, match="velocity of limit, a number in speed_limits .* line 4"):
+        model = load_urdf(text)
+    system, state = model.build()
     stop, damping, friction = system.joint("j").laws
     assert [float(x) for x in (stop.lower, stop.upper)] == [0.5, 2.0]
     assert (float(damping.damping), float(friction.friction)) == (0.4, 0.2)

@@ -31,6 +31,13 @@ IMPORTS_OF_FOLDERS = {
     "identification": {
         *("algebra", "build", "model", "schemes", "simulate"),
     },
+    "optimization": {
+        *("algebra", "assembly", "dynamics", "model", "schemes", "simulate"),
+    },
+    "environments": {
+        *("algebra", "build", "couplings", "laws", "model", "schemes", "simulate"),
+    },
+    "learning": {"algebra", "environments", "simulate"},
     "cli": {
         *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "tools"),
         "viewing",

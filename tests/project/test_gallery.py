@@ -30,6 +30,12 @@ def gallery():
 
 
 @pytest.fixture(scope="module")
+def studies(gallery):
+    with example("studies") as module:
+        yield module
+
+
+@pytest.fixture(scope="module")
 def exhibits(gallery):
     return {k: e for _, family in gallery.FAMILIES.values() for k, e in family.items()}
 
@@ -50,8 +56,8 @@ def test_the_page_is_up_to_date_and_its_pictures_are_there(gallery):
 
 
 @pytest.mark.parametrize("kind", [jaxjoints.SlottedHinge, jaxjoints.Gimbal])
-def test_arrows_are_the_columns_of_the_motion_subspace(gallery, exhibits, kind):
-    here, drawn, _ = gallery.study(exhibits[kind])
+def test_arrows_are_the_columns_of_the_motion_subspace(studies, exhibits, kind):
+    here, drawn, _ = studies.study(exhibits[kind])
     coupling, q = exhibits[kind].coupling, jnp.array(exhibits[kind].at)
     rows = jax.jit(lambda q: coupling.rows(coupling.pose(q), q, jnp.zeros(())))(q)
     S = np.linalg.inv(rows.W)[:, 6 - coupling.dof :]

@@ -45,16 +45,33 @@ def linkage(bodies, ground, sketch, **options):
     return world.build(rough=True)
 
 
-def places(system, state, bodies):
-    """Where the points of the bodies of a `linkage` are, as complex numbers, by name."""
+def with_point(system, bodies, ground, body, point, at):
+    """The system of a `linkage` in which a point of a body is at another (x, z) of its frame."""
+    frame = jnp.stack([at[0], jnp.zeros_like(at[0]), at[1]])
+    owners = [name for name, points in bodies.items() if point in points]
+    parent = jj.WORLD if point in ground else owners.pop(0)
+    for child in owners:
+        if child == body:
+            system = system.with_joint(f"{point} {child}", frame_C=frame)
+        elif parent == body:
+            system = system.with_joint(f"{point} {child}", frame_D=frame)
+    return system
+
+
+def points_at(system, state, bodies):
+    """Where the points of the bodies of a `linkage` are, (x, z) by name."""
     poses, found = jj.body_poses(system, state), {}
     for body, points in bodies.items():
         b = system.body(body)
         pose = jj.Pose(poses.p[:, b], poses.q[:, b])
         for name, (x, z) in points.items():
-            at = pose.apply(np.array([x, 0.0, z]))
-            found[name] = complex(at[0], at[2])
+            found[name] = pose.apply(jnp.array([x, 0.0, z]))[::2]
     return found
+
+
+def places(system, state, bodies):
+    """`points_at` as complex numbers."""
+    return {name: complex(*at) for name, at in points_at(system, state, bodies).items()}
 
 
 def circles(a, r, b, s):
@@ -94,9 +111,9 @@ def jansen_leg():
     return bodies, ground, sketch | {"F": (-7.0, -3.0), "T": (-4.0, -9.0)}
 
 
-def jansen_points(angle):
+def jansen_points(angle, k=JANSEN["k"]):
     """Where the points of Jansen's leg are at an angle of its crank."""
-    n = JANSEN
+    n = JANSEN | {"k": k}
     P, M = complex(-n["a"], -n["l"]), n["m"] * np.exp(1j * angle)
     U, K = circles(P, n["b"], M, n["j"]), circles(M, n["k"], P, n["c"])
     V = circles(P, n["d"], U, n["e"])
@@ -118,10 +135,23 @@ def five_bar_leg():
     return bodies, ground, {"B": (-0.3, -0.3), "D": (0.5, -0.2), "T": (0.2, -0.9)}
 
 
-def five_bar_foot(left, right):
+def five_bar_foot(left, right, rod=0.5):
     """Where the foot is at angles of the cranks."""
     B, D = 0.3 * np.exp(1j * left), 0.2 + 0.3 * np.exp(1j * right)
-    return circles(D, 0.5, B, 0.5)
+    return circles(D, 0.5, B, rod)
+
+
+def four_bar():
+    """A four-bar whose crank turns fully."""
+    bodies = {"crank": bar("O", "A", 0.3), "coupler": bar("A", "B", 0.8)}
+    bodies["rocker"] = bar("P", "B", 0.6)
+    return bodies, {"O": (0.0, 0.0), "P": (0.9, 0.0)}, {"A": (0.2, 0.4), "B": (0.7, 0.8)}
+
+
+def four_bar_points(angle, coupler=0.8):
+    """Where the points of `four_bar` are."""
+    A = 0.3 * np.exp(1j * angle)
+    return {"A": A, "B": circles(A, coupler, 0.9 + 0j, 0.6)}
 
 
 def watt_linkage():
@@ -136,10 +166,10 @@ def watt_linkage():
     return bodies, ground, sketch
 
 
-def watt_points(angle):
+def watt_points(angle, coupler=0.8):
     """Where the points of `watt_linkage` are."""
     A = 0.3 * np.exp(1j * angle)
-    B = circles(A, 0.8, 0.9 + 0j, 0.6)
+    B = circles(A, coupler, 0.9 + 0j, 0.6)
     C = 0.9 + (B - 0.9) / 0.6 * (0.3 - 0.5j)
     return {"A": A, "B": B, "C": C, "D": circles(C, 0.7, 1.7 - 0.1j, 0.6)}
 
@@ -149,19 +179,19 @@ def stephenson_linkage():
     bodies = {
         "crank": bar("O", "A", 0.3),
         "coupler": {"A": (0.0, 0.0), "B": (0.8, 0.0), "C": (0.4, 0.4)},
-        **{"rocker": bar("P", "B", 0.6), "rod": bar("C", "D", 0.9), "follower": bar("Q", "D", 0.5)},
+        **{"rocker": bar("P", "B", 0.6), "rod": bar("C", "D", 1.3), "follower": bar("Q", "D", 0.6)},
     }
     ground = {"O": (0.0, 0.0), "P": (0.9, 0.0), "Q": (1.5, 0.7)}
     sketch = {"A": (0.4, 0.2), "B": (0.9, 0.7), "C": (0.2, 1.0), "D": (1.2, 1.4)}
     return bodies, ground, sketch
 
 
-def stephenson_points(angle):
+def stephenson_points(angle, rod=1.3):
     """Where the points of `stephenson_linkage` are."""
     A = 0.3 * np.exp(1j * angle)
     B = circles(A, 0.8, 0.9 + 0j, 0.6)
     C = A + (B - A) / 0.8 * (0.4 + 0.4j)
-    return {"A": A, "B": B, "C": C, "D": circles(C, 0.9, 1.5 + 0.7j, 0.5)}
+    return {"A": A, "B": B, "C": C, "D": circles(C, rod, 1.5 + 0.7j, 0.6)}
 
 
 def slider_crank(crank=0.3, rod=0.8, *, laws=(), **options):
@@ -185,9 +215,10 @@ def bennett_linkage(lengths=(1.0, 1.5), twist=0.6):
     """Bennett's linkage, four hinges "0" to "3" askew in space that move although they should not.
 
     Lengths a, b and twists α, β of its links in turn obey a / sin α = b / sin β.
+    Returns: system and state, and α, β
     """
     (a, b), α = lengths, twist
-    β = np.arcsin(b / a * np.sin(α))
+    β = jnp.arcsin(b / a * jnp.sin(α))
     world = jj.SystemBuilder()
     links = ["ground", "one", "two", "three"]
     for link in links[1:]:
@@ -221,15 +252,16 @@ def cardan_shaft(bend=0.5):
     return world.build(rough=True)
 
 
-def stewart_platform():
+def stewart_platform(radius=0.5):
     """A platform on six legs, each of a cross "base i", a slider "leg i" and a ball "top i".
 
+    radius: of the circle of the balls in the platform [m]
     Returns: system, state, and the ends of the legs on the ground and in the platform, (6, 3)
     """
     world = jj.SystemBuilder()
     angles = np.pi / 3 * np.repeat([0, 2, 4], 2) + 0.2 * np.tile([-1, 1], 3)
     ring = np.stack([np.cos(angles), np.sin(angles), 0 * angles], axis=1)
-    base, top = ring, 0.5 * np.roll(ring, 1, axis=0)
+    base, top = ring, radius * np.roll(ring, 1, axis=0)
     world.body("platform", mass=5.0, inertia=(0.5, 0.5, 1.0), pose=(0.1, -0.1, 1.2))
     for i in range(6):
         for part in ("cylinder", "rod"):
@@ -238,7 +270,7 @@ def stewart_platform():
         cylinder, rod = f"cylinder {i}", f"rod {i}"
         world.joint(f"base {i}", jj.Universal(), child=cylinder, frame_D=place)
         world.joint(f"leg {i}", jj.Slider(), child=rod, parent=cylinder, q=1.0)
-        world.joint(f"top {i}", jj.Ball(), child=rod, parent="platform", frame_D=tuple(top[i]))
+        world.joint(f"top {i}", jj.Ball(), child=rod, parent="platform", frame_D=top[i])
     return *world.build(rough=True), base, top
 
 

@@ -17,13 +17,6 @@ CLOSED = 1e-12  # what an assembled joint may be open by [m or rad]
 KNOWN = 1e-11  # of positions, which repeat the rounding of errors a few times over [m]
 FITTING = 1e-10  # of velocities [m/s, rad/s]
 
-# Each mechanism is a program of its own.
-LEGS = {
-    "Jansen": (linkages.jansen_leg, linkages.jansen_points),
-    "Watt": (linkages.watt_linkage, linkages.watt_points),
-    "Stephenson": (linkages.stephenson_linkage, linkages.stephenson_points),
-}
-
 
 def assembled(system, state, values, **options):
     """State and closure of a program that compiles fast."""
@@ -34,21 +27,6 @@ def assembled(system, state, values, **options):
 def largest_error(closure):
     parts = (closure.joint_error, closure.transmission_error, closure.coordinate_error)
     return max(float(jnp.max(x, initial=0.0)) for x in parts)
-
-
-@pytest.mark.parametrize(
-    "leg", ["Jansen", *(pytest.param(x, marks=pytest.mark.slow) for x in ("Watt", "Stephenson"))]
-)
-def test_six_bars_and_legs_stand_where_circles_meet(leg):
-    make, points = LEGS[leg]
-    bodies, ground, sketch = make()
-    system, state = linkages.linkage(bodies, ground, sketch)
-    assert jnp.max(jj.joint_errors(system, state)) > 0.1
-    state, closure = assembled(system, state, {"O crank": 0.9})
-    assert largest_error(closure) < CLOSED and closure.closed and closure.reached
-    found, exact = linkages.places(system, state, bodies), points(0.9)
-    for point, at in exact.items():
-        np.testing.assert_allclose(found[point], at, atol=KNOWN, err_msg=point)
 
 
 @cache
@@ -117,36 +95,6 @@ def slider_crank_program():
     )
 
 
-def test_a_bennett_linkage_closes_although_it_is_overconstrained():
-    (system, _), (α, β) = linkages.bennett_linkage()
-    guess = system.state(q={"0": 1.0, "1": 1.0, "2": -1.5}, rough=True)
-    state, closure = assembled(system, guess, {"0": 1.0})
-    assert largest_error(closure) < CLOSED
-    first, second, third = (state.q[system.coordinate(str(i))][0] for i in range(3))
-    product = np.tan(first / 2) * np.tan(second / 2)
-    assert min(abs(product - s * ratio(α, β)) for s in (1, -1)) < 1e-6
-    np.testing.assert_allclose(np.cos(first), np.cos(third), atol=1e-6)
-
-
-def ratio(α, β):
-    return np.sin((β + α) / 2) / np.sin((β - α) / 2)
-
-
-@pytest.mark.slow
-def test_a_cardan_shaft_turns_unevenly():
-    bend, angle, speed = 0.5, 0.8, 3.0
-    system, guess = linkages.cardan_shaft(bend)
-    guess = system.state(q={"in": 0.4, "out": 1.1}, rough=True)
-    program = jax.jit(lambda state: jj.assemble(system, state, q={"in": angle}, qd={"in": speed}))
-    state, closure = program(guess)
-    assert largest_error(closure) < CLOSED
-    q, qd = (x[system.coordinate("out")][0] for x in (state.q, jj.speeds(system, state)))
-    # The cross is at right angles to both shafts; the yoke of the first begins along z.
-    np.testing.assert_allclose(np.tan(q), np.tan(angle) / np.cos(bend), atol=KNOWN)
-    rate = np.cos(bend) / (1 - (np.sin(bend) * np.cos(angle)) ** 2)
-    np.testing.assert_allclose(qd, speed * rate, atol=FITTING)
-
-
 @cache
 def knee_program():
     """The knee at a flexion that changes at a speed, with a ligament of a length."""
@@ -195,20 +143,6 @@ def test_the_place_of_a_patella_has_the_slopes_of_differences():
     for at, found in zip(points, slopes(points), strict=True):
         expected = central(values, np.asarray(at), np.array([1e-3, 1e-5]))
         np.testing.assert_allclose(found.T, expected, rtol=1e-7, atol=1e-7)
-
-
-@pytest.mark.slow
-def test_a_stewart_platform_has_the_legs_of_its_pose():
-    system, state, base, top = linkages.stewart_platform()
-    pose = jj.Pose.from_rotation_vector(jnp.array([0.1, -0.2, 0.3]), jnp.array([0.05, 0.1, 1.1]))
-    program = jax.jit(
-        lambda state: jj.assemble(system, state, goals={"pose": jj.goals.Frame("platform", pose)})
-    )
-    state, closure = program(state)
-    assert closure.closed and closure.reached and largest_error(closure) < CLOSED
-    lengths = [state.q[system.coordinate(f"leg {i}")][0] for i in range(6)]
-    tips = np.array(pose.p) + top @ np.array(pose.R).T
-    np.testing.assert_allclose(lengths, np.linalg.norm(tips - base, axis=1), atol=KNOWN)
 
 
 def arm(**laws):

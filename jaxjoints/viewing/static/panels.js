@@ -218,6 +218,13 @@ function series() {
   return { title: `${title} [${units}]`, items };
 }
 
+/** Ends of the axis of values: room about what is plotted, where that is constant too. */
+function valueRange(_, low, high) {
+  if (low === null) return [0, 1];
+  const room = 0.1 * (high - low) || 0.1 * Math.abs(high) || 0.1;
+  return [low - room, high + room];
+}
+
 function plotSize() {
   return { width: element("plot").clientWidth - 16, height: element("plot").clientHeight - 12 };
 }
@@ -227,12 +234,14 @@ function replot(open = false) {
   opened = open === true || items.length > 0;
   if (chart) chart.destroy();
   chart = null;
-  box.hidden = !items.length || !opened;
+  // A single frame has no course to plot.
+  box.hidden = frames < 2 || !items.length || !opened;
   relayout();
   if (box.hidden) return;
   const style = { stroke: "#6b7683", grid: { stroke: "#e3e7ec", width: 1 }, ticks: { show: false }, font: "11px system-ui", size: 54 };
   chart = new vendor.uPlot({
-    ...plotSize(), padding: [26, 14, 0, 0], legend: { show: false }, scales: { x: { time: false } },
+    ...plotSize(), padding: [26, 14, 0, 0], legend: { show: false },
+    scales: { x: { time: false }, y: { range: valueRange } },
     cursor: { drag: { x: false, y: false }, points: { show: false }, y: false },
     axes: [{ ...style, size: 26 }, style],
     series: [{}, ...items.map((item, i) => ({ label: `${i}`, stroke: PLOT_COLORS[i % PLOT_COLORS.length], width: 1.6 }))],

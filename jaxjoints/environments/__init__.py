@@ -1,0 +1,40 @@
+"""Tasks on mechanisms for agents that learn: reset, step, restart; batches, randomized numbers."""
+
+from .ant import Ant, ant
+from .cart_pole import CartPole, cart_pole
+from .environment import Environment, Episode
+from .finger import Finger, finger
+from .four_bar_leg import FourBarLeg, four_bar_leg
+from .hopper import Hopper, hopper
+from .randomization import randomized, scaled, uniform
+from .stewart import StewartPlatform, stewart_platform
+from .swing_up import SwingUp, swing_up
+from .tasks import TASKS, make
+from .unroll import Transition, controller, unroll
+
+__all__ = [
+    "TASKS",
+    "Ant",
+    "CartPole",
+    "Environment",
+    "Episode",
+    "Finger",
+    "FourBarLeg",
+    "Hopper",
+    "StewartPlatform",
+    "SwingUp",
+    "Transition",
+    "ant",
+    "cart_pole",
+    "controller",
+    "finger",
+    "four_bar_leg",
+    "hopper",
+    "make",
+    "randomized",
+    "scaled",
+    "stewart_platform",
+    "swing_up",
+    "uniform",
+    "unroll",
+]

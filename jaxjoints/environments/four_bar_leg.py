@@ -1,0 +1,112 @@
+"""A trunk that hops forwards on a leg of four bars, by one motor and a spring."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.pytree import replace, struct
+from ..build.builder import SystemBuilder
+from ..couplings.planar import PlanarTranslation
+from ..couplings.rotary import Hinge
+from ..couplings.shapes import HalfSpace, Sphere
+from ..laws.limits import Limits
+from ..laws.springs import SpringDamper
+from ..model.state import State
+from ..schemes.semi_implicit_euler import SemiImplicitEuler
+from .environment import Environment
+
+# Pivots on the trunk and on the shank, and the foot, from the crank's pivot; z is upwards [m].
+HIP, REAR = np.array([0.0, 0.0, 0.0]), np.array([-0.08, 0.0, 0.02])
+KNEE, HEEL = np.array([0.14, 0.0, -0.14]), np.array([0.07, 0.0, -0.20])
+FOOT, RADIUS = np.array([0.0, 0.0, -0.42]), 0.02
+HEIGHT = RADIUS - FOOT[2]
+# Axes of the trunk's plane: x of the world, z of the world.
+PLANE = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
+LEG = ("crank", "rocker", "knee", "heel")
+
+
+@struct
+class FourBarLeg(Environment):
+    """A trunk on a leg of four bars that hops forwards; the trunk does not tilt.
+
+    Crank and rocker hang from the trunk and carry the shank: a closed loop, which moves the foot on
+    a curve. A motor turns the crank against a spring, between soft stops.
+
+    Action: the moment of the crank.
+    Observation (6): height of the trunk above where it started, angle of the crank, half of the
+    trunk's speeds along x and z, a tenth of the crank's speed [rad/s], gap under the foot.
+    Reward: "forwards", the speed along x [m/s]; "effort", -0.05 times the square of the action.
+    Ends: where the trunk falls by 0.2 m.
+    Start: standing, up to 0.1 m above the ground.
+    """
+
+    def draw(self, key: Array) -> State:
+        """See `Environment`."""
+        x = jax.random.uniform(key, (), self.start.q.dtype, maxval=0.1)
+        # A rigid displacement: the loop stays closed.
+        position = self.start.position.at[2].add(x)
+        q = self.start.q.at[self.places("trunk")[1]].add(x)
+        q = q.at[self.places("foot")[0]].add(x)
+        return replace(self.start, position=position, q=q)
+
+    def observe(self, state: State, qd: Array, goal: Array) -> Array:
+        """See `Environment`."""
+        trunk, crank = self.places("trunk"), self.places("crank")
+        gap = self.places("foot")[:1]
+        parts = [state.q[trunk[1:]], state.q[crank], qd[trunk] / 2, qd[crank] / 10, state.q[gap]]
+        return jnp.concatenate(parts)
+
+    def judge(
+        self, state: State, qd: Array, goal: Array, action: Array
+    ) -> tuple[dict[str, Array], Array]:
+        """See `Environment`."""
+        trunk = self.places("trunk")
+        parts = {"forwards": qd[trunk[0]], "effort": -0.05 * action[0] ** 2}
+        return parts, state.q[trunk[1]] < -0.2
+
+
+def four_bar_leg(*, stiffness: float = 2e4, damping: float = 100.0) -> FourBarLeg:
+    """A trunk of 3 kg, bars of 0.1 to 0.2 kg; 1 is 12 N m.
+
+    stiffness, damping: of the ground under the foot [N/m, N s/m]
+    """
+    world = SystemBuilder()
+    up = np.array([0.0, 0.0, HEIGHT])
+    world.body("trunk", mass=3.0, inertia=(0.02, 0.02, 0.02), pose=up)
+    bars = (("crank", HIP, KNEE), ("rocker", REAR, HEEL), ("shank", KNEE, FOOT))
+    for name, start, end in bars:
+        length = np.linalg.norm(end - start)
+        moment = 0.4 * length**3 / 12
+        inertia = (moment,) * 3
+        world.body(name, mass=0.4 * length, inertia=inertia, pose=up + (start + end) / 2)
+    world.joint("trunk", PlanarTranslation(), child="trunk", frame_W=(up, PLANE))
+    hinge = Hinge((0.0, 1.0, 0.0))
+    stops = Limits(-0.5, 0.5, stiffness=200.0, damping=0.5)
+    world.joint(
+        "crank",
+        hinge,
+        child="crank",
+        parent="trunk",
+        frame_W=up + HIP,
+        laws=[SpringDamper(stiffness=20.0, damping=0.1), stops],
+        max_effort=12.0,
+    )
+    world.joint("rocker", hinge, child="rocker", parent="trunk", frame_W=up + REAR)
+    world.joint("knee", hinge, child="shank", parent="crank", frame_W=up + KNEE)
+    world.joint("heel", hinge, child="shank", parent="rocker", frame_W=up + HEEL)
+    world.contact(
+        "foot",
+        Sphere(RADIUS),
+        HalfSpace(),
+        child="shank",
+        frame_C=FOOT - (KNEE + FOOT) / 2,
+        friction=0.8,
+        stiffness=stiffness,
+        damping=damping,
+    )
+    system, start = world.build()
+    scheme = SemiImplicitEuler(projections=1)
+    effort = jnp.full(1, 12.0)
+    options = {"actuated": ("crank",), "substeps": 4, "limit": 300, "scheme": scheme}
+    return FourBarLeg(system, start, effort, 0.005, **options)

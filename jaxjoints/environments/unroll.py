@@ -1,0 +1,178 @@
+"""Policies: many steps of a batch in one compiled loop with restarts, and as a `Controller`."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+from jax import Array
+from jax.tree_util import Partial
+
+from ..algebra.compiler import scan
+from ..algebra.pytree import map_trailing, replace, struct
+from ..model.state import Control, State
+from ..simulate.compilation import warn_of_compilation
+from ..simulate.controller import Controller, Inputs
+from ..simulate.door import read_count
+from ..simulate.tiles import cores, default_tile, map_tiles
+from .environment import POLICY, Environment, Episode, advanced, folded, joint_speeds, restarted
+
+# An action of one environment, shape (actions,), from parameters, observation and a random key.
+Policy = Callable[[Any, Array, Array], Array]
+
+
+@struct
+class Transition:
+    """One step of each episode; those of several steps have time in front.
+
+    obs, action: before the step; reward, done: of the step; next_obs: after it and before a
+        restart. Shapes (size, *batch), (*batch)
+    truncation: the episode ended by the time limit alone: what would have followed has a value
+    metrics: parts of the reward, by name
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    done: Array
+    truncation: Array
+    next_obs: Array
+    metrics: dict[str, Array]
+
+
+def unroll(
+    environment: Environment,
+    episode: Episode,
+    policy: Policy,
+    parameters: Any = None,
+    *,
+    steps: int,
+    each: Any = None,
+    tile: int | None = None,
+) -> tuple[Episode, Transition]:
+    """Many steps of a policy in one compiled loop; episodes that are done begin anew.
+
+    Derivatives flow through it, to the parameters too; none through a restart.
+
+    policy: `policy(parameters, obs, key)` is the action of one environment. Its key depends on the
+        key of the episode and the number of the step alone, so noise is the same in any batch and
+        tile. Define the function once: what changes between calls are its parameters
+    parameters: a tree of arrays that all environments share
+    each: a tree of arrays with the batch axes at the end, what is a policy's own in each
+        environment; where given, the policy is called with (parameters, each) in place of the
+        parameters
+    steps: of the environment
+    tile: as for `rollout`
+
+    Returns: the episodes after the last step, begun anew where they were done, and the transitions
+    Raises: ValueError for what is no count or no policy, and for actions as `Environment.step`
+    """
+    steps = read_count("unroll", "steps", steps)
+    if not callable(policy):
+        raise ValueError(f"unroll: policy {policy!r} must be a function (parameters, obs, key)")
+    batch = episode.done.shape
+    if tile is None:
+        joints = len(environment.system.topology.joints)
+        tile = default_tile(joints, batch[0], cores()) if len(batch) == 1 else 0
+    elif tile < 1 or len(batch) != 1 or batch[0] % tile:
+        raise ValueError(f"unroll: tile {tile} must divide the one batch axis, here {batch}")
+    function = policy if isinstance(policy, Partial) else Partial(policy)
+    others = environment, episode, parameters, each, function.args, function.keywords
+    remedy = "give what changes between calls to `unroll` as parameters"
+    warn_of_compilation("unroll", [function.func], others, (steps, tile), remedy)
+    return _unroll(environment, episode, function, parameters, each, steps=steps, tile=tile)
+
+
+def controller(
+    environment: Environment,
+    episode: Episode,
+    policy: Policy,
+    parameters: Any = None,
+    *,
+    key: Array | None = None,
+) -> Controller:
+    """A policy as `controls` of a `rollout`, which knows neither rewards nor restarts.
+
+    Take `dt`, `substeps` and `scheme` of the environment for the rollout.
+
+    episode: whose goals the policy aims at
+    key: for the policy's noise; None passes on None
+    """
+    shared = environment, Partial(policy), parameters
+    return Controller(_acting, shared=shared, batched=episode.info["goal"], key=key)
+
+
+def _acting(state: State, inputs: Inputs) -> Control:
+    environment, policy, parameters = inputs.shared
+    environment = replace(environment, system=inputs.system)
+    obs = environment.observe(state, joint_speeds(inputs.system, state), inputs.batched)
+    return environment.control(policy(parameters, obs, inputs.key))
+
+
+@partial(jax.jit, static_argnames=("steps", "tile"))
+def _unroll(
+    environment: Environment,
+    episode: Episode,
+    policy: Partial,
+    parameters: Any,
+    each: Any,
+    *,
+    steps: int,
+    tile: int,
+) -> tuple[Episode, Transition]:
+    batch = episode.done.shape
+    if tile in (0, *batch):
+        return _run(environment, episode, policy, parameters, each, steps)
+    # Of the environment, what has batch axes goes into the tiles.
+    system = environment.system
+    leaves, structure = jax.tree.flatten(system)
+    split = [x.ndim > r for x, r in zip(leaves, system.topology.ranks, strict=True)]
+    batched = [x for x, one in zip(leaves, split, strict=True) if one]
+    shared = [None if one else x for x, one in zip(leaves, split, strict=True)]
+
+    def run(shared, batched):
+        environment, leaves, policy, parameters = shared
+        own, episode, each = batched
+        own = iter(own)
+        leaves = [next(own) if one else x for x, one in zip(leaves, split, strict=True)]
+        environment = replace(environment, system=structure.unflatten(leaves))
+        return _run(environment, episode, policy, parameters, each, steps)
+
+    everything = replace(environment, system=None), shared, policy, parameters
+    return map_tiles(run, everything, (batched, episode, each), tile, cores())
+
+
+def _run(
+    environment: Environment,
+    episode: Episode,
+    policy: Partial,
+    parameters: Any,
+    each: Any,
+    steps: int,
+) -> tuple[Episode, Transition]:
+    """All steps of one tile."""
+    batch = episode.done.shape
+    tile = batch[0] if len(batch) == 1 else None
+
+    def one(episode, _):
+        key = folded(folded(episode.info["key"], POLICY), episode.info["steps"])
+
+        def act(obs, key, each):
+            return policy(parameters if each is None else (parameters, each), obs, key)
+
+        action = environment._read_action(
+            episode, map_trailing(act, len(batch), episode.obs, key, each)
+        )
+        after = advanced(environment, episode, action, tile=tile)
+        transition = Transition(
+            obs=episode.obs,
+            action=action,
+            reward=after.reward,
+            done=after.done,
+            truncation=after.info["truncation"],
+            next_obs=after.obs,
+            metrics=after.metrics,
+        )
+        return restarted(environment, after), transition
+
+    return scan(one, episode, None, steps)

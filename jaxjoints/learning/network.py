@@ -1,0 +1,45 @@
+"""A network of plain arrays, and the policies made of it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+Layers = list[tuple[Array, Array]]
+
+
+def network(key: Array, sizes: Sequence[int], *, last: float = 1.0) -> Layers:
+    """Weights and biases of layers of these sizes; the last weights are scaled by `last`."""
+    layers = []
+    for n, m, one in zip(sizes[:-1], sizes[1:], jax.random.split(key, len(sizes) - 1), strict=True):
+        scale = (last if len(layers) == len(sizes) - 2 else 1.0) / n**0.5
+        layers.append((scale * jax.random.normal(one, (m, n)), jnp.zeros(m)))
+    return layers
+
+
+def evaluated(layers: Layers, x: Array) -> Array:
+    """The network's output at x, tanh between the layers."""
+    for W, b in layers[:-1]:
+        x = jnp.tanh(W @ x + b)
+    W, b = layers[-1]
+    return W @ x + b
+
+
+def gaussian(key: Array, observations: int, actions: int, hidden: Sequence[int]) -> dict[str, Any]:
+    """Parameters of `sampled` and `mean`: a network, and the logarithm of the spread."""
+    layers = network(key, (observations, *hidden, actions), last=0.1)
+    return {"layers": layers, "spread": jnp.full(actions, -1.0)}
+
+
+def sampled(parameters: dict[str, Any], obs: Array, key: Array) -> Array:
+    """An action with noise before the tanh that keeps it within ±1."""
+    noise = jax.random.normal(key, parameters["spread"].shape, obs.dtype)
+    action = evaluated(parameters["layers"], obs)
+    return jnp.tanh(action + jnp.exp(parameters["spread"]) * noise)
+
+
+def mean(parameters: dict[str, Any], obs: Array, key: Array) -> Array:
+    """The same without noise."""
+    return jnp.tanh(evaluated(parameters["layers"], obs))

@@ -1,0 +1,253 @@
+"""Every task keeps the contract of `Environment`; restarts, limits, noise and batches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxjoints import Cause, environments, replace, rollout
+from jaxjoints.environments import controller, randomized, scaled, uniform, unroll
+
+BATCH = 4
+KEYS = jax.random.split(jax.random.key(0), BATCH)
+# Batches of other sizes agree to rounding, which 0.2 s make larger.
+ROUNDING = {"rtol": 1e-14, "atol": 1e-15}
+NEAR = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def wild(gain, obs, key):
+    """Actions of noise and of what is seen, for a task with one action."""
+    return jnp.tanh(gain * obs[:1] + jax.random.normal(key, (1,), obs.dtype))
+
+
+def same(one, other, where=slice(None), **tolerance):
+    """Assert that two trees are the same for some environments, to rounding by default."""
+    for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x, y = jax.random.key_data(x), jax.random.key_data(y)
+            x, y = jnp.moveaxis(x, -1, 0), jnp.moveaxis(y, -1, 0)
+        np.testing.assert_allclose(x[..., where], y[..., where], **(ROUNDING | tolerance))
+
+
+@pytest.fixture(scope="module", params=environments.TASKS)
+def task(request):
+    return environments.make(request.param)
+
+
+@pytest.fixture(scope="module")
+def begun(task):
+    return task.reset(KEYS)
+
+
+@pytest.fixture(scope="module")
+def arm():
+    """A swing-up of three steps."""
+    return replace(environments.swing_up(), limit=3)
+
+
+@pytest.fixture(scope="module")
+def hanging(arm):
+    return arm.reset(KEYS)
+
+
+class TestTasks:
+    def test_an_episode_begins_as_it_should(self, task, begun):
+        assert begun.obs.shape == (task.observation_size, BATCH)
+        assert np.isfinite(begun.obs).all() and np.ptp(begun.obs, axis=1).max() > 0
+        assert begun.done.dtype == bool and not begun.done.any() and not begun.reward.any()
+        for x in (begun.reward, begun.done, *begun.metrics.values()):
+            assert x.shape == (BATCH,)
+        assert set(begun.info) == {"key", "goal", "steps", "truncation", "cause"}
+
+    def test_a_step_is_rewarded_by_its_parts(self, task, begun):
+        action = jnp.full((task.action_size, BATCH), 0.3)
+        after = task.step(begun, action)
+        assert jax.tree.structure(after) == jax.tree.structure(begun)
+        shapes = [jax.tree.map(jnp.shape, x) for x in (after, begun)]
+        assert jax.tree.leaves(shapes[0]) == jax.tree.leaves(shapes[1])
+        np.testing.assert_allclose(after.reward, sum(after.metrics.values()), rtol=1e-12)
+        np.testing.assert_allclose(after.state.time, task.interval, rtol=1e-6)
+        assert (after.info["steps"] == 1).all() and not after.done.any()
+        assert (after.info["cause"] == Cause.NONE).all()
+        assert np.isfinite(after.obs).all() and np.abs(after.obs - begun.obs).max() > 0
+
+    def test_a_restart_is_a_fresh_reset_with_its_key(self, task, begun):
+        done = jnp.arange(BATCH) % 2 == 0
+        again = task.restart(replace(begun, done=done))
+        fresh = task.reset(again.info["key"])
+        same(again, fresh, done)
+        others = jax.tree.leaves(again), jax.tree.leaves(replace(begun, done=done))
+        for x, y in zip(*others, strict=True):
+            assert (x[..., ~done] == y[..., ~done]).all()
+        assert (again.obs[:, done] != begun.obs[:, done]).any()
+
+
+class TestEpisodes:
+    def test_steps_in_one_loop_are_steps_with_restarts(self, arm, hanging):
+        end, seen = unroll(arm, hanging, wild, 0.5, steps=5)
+        episode = hanging
+        for t in range(5):
+            same(episode.obs, seen.obs[t], **NEAR)
+            after = arm.step(episode, seen.action[t])
+            same(after.reward, seen.reward[t], **NEAR)
+            same(after.obs, seen.next_obs[t], **NEAR)
+            late = after.info["truncation"]
+            assert (late == (t == 2)).all() and (after.done == late).all()
+            assert (seen.done[t] == after.done).all() and (seen.truncation[t] == late).all()
+            episode = arm.restart(after)
+        same(end, episode, **NEAR)
+
+    def test_noise_depends_on_keys_alone(self, arm, hanging):
+        _, seen = unroll(arm, hanging, wild, 0.5, steps=5)
+        _, few = unroll(arm, arm.reset(KEYS[:2]), wild, 0.5, steps=5)
+        same(few.action, seen.action[..., :2], **NEAR)
+        _, tiled = unroll(arm, hanging, wild, 0.5, steps=5, tile=2)
+        same(tiled, seen, **NEAR)
+        assert len(np.unique(seen.action)) == seen.action.size
+
+    def test_other_numbers_compile_nothing_anew(self, arm, hanging):
+        traces = []
+
+        def counted(gain, obs, key):
+            traces.append(1)
+            return jnp.tanh(gain * obs[:1])
+
+        unroll(arm, hanging, counted, 0.5, steps=5)
+        before = len(traces)
+        system = arm.system.with_numbers({"joint.shoulder.limits.stiffness": 20.0})
+        other = replace(arm, system=system, dt=5e-3)
+        unroll(other, arm.reset(KEYS[::-1]), counted, 0.7, steps=5)
+        assert len(traces) == before
+
+    def test_a_policy_defined_anew_is_told(self, arm, hanging):
+        def push(gain):
+            unroll(arm, hanging, lambda p, obs, key: gain * obs[:1], steps=1)
+
+        for gain in range(4):
+            push(gain)
+        with pytest.warns(UserWarning, match="unroll: .*is defined anew.*parameters"):
+            push(5.0)
+
+    def test_an_end_is_no_truncation(self):
+        task = replace(environments.cart_pole(), limit=1)
+        episode = task.reset(KEYS[:2])
+        q = episode.state.q.at[1].set(jnp.asarray([0.0, 0.7]))
+        start = task.system.state(q={"pivot": q[1]})
+        after = task.step(replace(episode, state=start), jnp.zeros((1, 2)))
+        assert after.done.all()
+        np.testing.assert_array_equal(after.info["truncation"], [True, False])
+
+    def test_an_action_that_is_no_number_ends_an_episode_and_says_why(self, arm, hanging):
+        action = jnp.zeros((1, BATCH)).at[0, 1].set(jnp.nan)
+        after = arm.step(hanging, action)
+        np.testing.assert_array_equal(after.done, [False, True, False, False])
+        assert after.info["cause"][1] == Cause.CONTROL
+        assert np.isfinite(after.reward).all() and np.isfinite(after.obs).all()
+
+    def test_noise_of_observations_has_its_deviation(self, arm):
+        keys = jax.random.split(jax.random.key(1), 500)
+        off = replace(arm, noise=0.1).reset(keys).obs - arm.reset(keys).obs
+        assert abs(np.std(off) - 0.1) < 0.01 and abs(np.mean(off)) < 0.01
+
+    def test_a_policy_controls_a_rollout(self, arm, hanging):
+        arm = replace(arm, limit=100)
+        _, seen = unroll(arm, hanging, drawn_to, 0.5, steps=4)
+        controls = controller(arm, hanging, drawn_to, 0.5)
+        options = {"dt": arm.dt, "substeps": arm.substeps, "record_every": arm.substeps}
+        steps = 4 * arm.substeps
+        _, states, _ = rollout(arm.system, hanging.state, controls, steps=steps, **options)
+        np.testing.assert_allclose(jnp.sin(states.q[:, 0]), seen.next_obs[:, 0], **NEAR)
+
+
+def drawn_to(gain, obs, key):
+    return jnp.tanh(gain * obs[:1])
+
+
+class TestRandomized:
+    DRAWS = {
+        "joint.shoulder.limits.stiffness": scaled(0.5, 2.0),
+        "body.arm": scaled(0.8, 1.2),
+        "joint.shoulder.limits.lower": uniform(-0.1, 0.1),
+    }
+
+    def test_a_batch_of_mechanisms_is_each_of_them(self, arm, hanging):
+        many = randomized(arm, KEYS, self.DRAWS)
+        assert many.batch == (BATCH,) and many.observation_size == arm.observation_size
+        _, seen = unroll(many, many.reset(KEYS), wild, 0.5, steps=5)
+        for i in (0, 3):
+            numbers = {
+                path: jax.tree.map(lambda x, i=i: x[..., i], many.system.number(path))
+                for path in self.DRAWS
+            }
+            one = replace(arm, system=arm.system.with_numbers(numbers))
+            _, alone = unroll(one, one.reset(KEYS[i : i + 1]), wild, 0.5, steps=5)
+            same(alone, jax.tree.map(lambda x, i=i: x[..., i : i + 1], seen), **NEAR)
+        _, plain = unroll(arm, hanging, wild, 0.5, steps=5)
+        assert np.abs(plain.obs - seen.obs).max() > 1e-3
+
+    def test_numbers_depend_on_their_keys_and_paths_alone(self, arm):
+        stiffness = "joint.shoulder.limits.stiffness"
+        many = randomized(arm, KEYS, self.DRAWS).system.number(stiffness)
+        few = randomized(arm, KEYS[:2], {stiffness: self.DRAWS[stiffness]}).system.number(stiffness)
+        np.testing.assert_array_equal(many[:2], few)
+        assert len(np.unique(many)) == BATCH and (many >= 30).all() and (many <= 120).all()
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("call", "words"),
+        [
+            (lambda arm, e: environments.make("swingup"), "no task 'swingup'; did you mean 'swi"),
+            (lambda arm, e: arm.reset(0), "key 0 must be a key of jax.random.key"),
+            (lambda arm, e: arm.step(e, jnp.zeros((2, 4))), r"shape \(2, 4\); it must be \(1, 4\)"),
+            (lambda arm, e: arm.step(e, jnp.zeros((4, 1))), "the batch is the last axis"),
+            (lambda arm, e: arm.step(e, jnp.zeros((1, 4), int)), "type int.*give floats"),
+            (lambda arm, e: arm.step(e, "left"), "must be numbers"),
+            (lambda arm, e: unroll(arm, e, None, steps=1), "policy None must be a function"),
+            (lambda arm, e: unroll(arm, e, wild, steps=0), "steps 0 must be >= 1"),
+            (lambda arm, e: unroll(arm, e, wild, 1.0, steps=1, tile=3), "tile 3 must divide"),
+            (
+                lambda arm, e: randomized(arm, KEYS, {"body.amr.mass": scaled(1, 2)}),
+                "no body 'amr'; did you mean 'arm'",
+            ),
+            (lambda arm, e: randomized(arm, KEYS, {"body.arm.mass": 2.0}), "give a function"),
+            (lambda arm, e: randomized(arm, 3, {}), "key 3 must be a key"),
+            (lambda arm, e: scaled(2.0, 1.0), "lower 2.0 must not be above upper 1.0"),
+        ],
+    )
+    def test_it_is_refused_with_the_remedy(self, arm, hanging, call, words):
+        with pytest.raises(ValueError, match=words):
+            call(arm, hanging)
+
+    def test_a_batch_that_is_another_is_refused(self, arm):
+        many = randomized(arm, KEYS, {"body.arm.mass": scaled(0.9, 1.1)})
+        with pytest.raises(ValueError, match="a key for each"):
+            many.reset(jax.random.key(0))
+        with pytest.raises(ValueError, match="already"):
+            randomized(many, KEYS, {})
+
+
+def test_gradient_through_a_soft_stop_is_that_of_finite_differences():
+    task = environments.swing_up()
+    start = task.system.state(q={"shoulder": jnp.asarray([-0.3, -0.35])}, qd={"shoulder": -2.0})
+    episode = replace(task.reset(KEYS[:2]), state=start)
+    system = task.system
+
+    def earned(x):
+        numbers = {"joint.shoulder.limits.stiffness": 60 * x[1], "body.arm.mass": x[2]}
+        now = replace(task, system=system.with_numbers(numbers))
+        _, seen = unroll(now, episode, drawn_to, x[0], steps=8)
+        return jnp.sum(seen.reward), seen.next_obs
+
+    at = jnp.asarray([0.5, 1.0, 1.0])
+    earns = jax.jit(earned)
+    # The stop is met and left again.
+    angle = np.arcsin(np.asarray(earns(at)[1][:, 0]))
+    assert angle.min() < -0.45 and angle[-1].max() > -0.35
+    h = 1e-5
+    expected = [
+        (earns(at.at[i].add(h))[0] - earns(at.at[i].add(-h))[0]) / (2 * h) for i in range(3)
+    ]
+    found = jax.jit(jax.grad(lambda x: earned(x)[0]))(at)
+    assert np.abs(np.asarray(expected)).min() > 1e-3
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

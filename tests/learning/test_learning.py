@@ -1,0 +1,67 @@
+"""Networks, measures and searches; a gradient search finds more than one without gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxjoints import environments, learning
+from jaxjoints.learning.policy_gradient import window_returns
+from support.examples import example
+
+
+def test_a_network_is_its_layers_in_a_row():
+    layers = learning.network(jax.random.key(0), (3, 5, 2))
+    x = jnp.asarray([0.3, -1.0, 2.0])
+    (W, b), (V, c) = layers
+    np.testing.assert_allclose(learning.evaluated(layers, x), V @ np.tanh(W @ x + b) + c)
+
+
+def test_a_sampled_action_is_within_reach_and_has_its_spread():
+    parameters = learning.gaussian(jax.random.key(0), 3, 2, (4,))
+    keys = jax.random.split(jax.random.key(1), 2000)
+    obs = jnp.asarray([0.3, -1.0, 2.0])
+    actions = jax.vmap(lambda key: learning.sampled(parameters, obs, key))(keys)
+    assert (np.abs(actions) < 1).all()
+    before = np.arctanh(np.asarray(actions))
+    middle = np.arctanh(np.asarray(learning.mean(parameters, obs, keys[0])))
+    np.testing.assert_allclose(before.std(axis=0), np.exp(-1.0), rtol=0.05)
+    np.testing.assert_allclose(before.mean(axis=0), middle, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda arm, key: learning.evolution(arm, key, iterations=1, envs=3),
+            "must be even",
+        ),
+        (lambda arm, key: learning.short_horizon(arm, key, iterations=0), "iterations 0"),
+        (
+            lambda arm, key: learning.short_horizon("arm", key, iterations=1),
+            "must be",
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call(environments.swing_up(), jax.random.key(0))
+
+
+def test_what_a_window_earns_counts_each_episode_in_it():
+    """Rewards 1, 2, 3, 4, an end after the second and a cut by the time limit after the third."""
+    done = jnp.asarray([[False], [True], [True], [False]])
+    ahead = jnp.asarray([[10.0], [0.0], [10.0], [10.0]])
+    reward = jnp.arange(1.0, 5.0)[:, None]
+    total, returns = window_returns(reward, done, ahead, 0.5, 1.0)
+    np.testing.assert_allclose(returns[:, 0], [1 + 0.5 * 2, 2, 3 + 0.5 * 10, 4 + 0.5 * 10])
+    np.testing.assert_allclose(total, [2 + 8 + 9])
+    _, returns = window_returns(reward, done, ahead, 0.5, 0.0)
+    np.testing.assert_allclose(returns[0, 0], 1 + 0.5 * 10)
+
+
+@pytest.mark.slow
+def test_gradients_find_more_than_evolution_with_as_many_steps():
+    with example("learn_finger") as script:
+        with_gradient, without = script.main(iterations=60)
+    assert with_gradient < without
