@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
+from jaxjoints.algebra.spatial import quat_multiply
 from jaxjoints.dynamics import Touch, accelerations, impact
 from support import mechanisms
 from support.differences import check_slopes
@@ -141,6 +142,46 @@ def test_forces_of_short_steps_are_those_at_an_instant():
     order = np.log2(np.divide(*np.array(errors)[[0, 2]])) / 2
     assert (order > FIRST_ORDER[0]).all() and (order < FIRST_ORDER[1]).all(), order
     assert np.max(errors[-1]) < 1e-2
+
+
+@pytest.mark.slow
+def test_reactions_of_a_loop_are_those_of_steps():
+    """Of any step where rows turn along: without laws that act in it, nothing depends on it."""
+    system, state = mechanisms.four_bar(crank_speed=3.0)
+    now = at_once(system, state)
+    scheme = jj.SemiImplicitEuler(curvature=True, gyroscopic="explicit")
+    step = jax.jit(partial(jj.step, scheme=scheme))
+    for dt in (1e-2, 1e-3):
+        new, info = step(system, state, dt=dt)
+        largest = np.abs(info.wrench).max()
+        np.testing.assert_allclose(info.wrench, now.info.wrench, atol=SOLVED * largest)
+        rate = (new.velocity - state.velocity) / dt
+        np.testing.assert_allclose(rate, now.linear, atol=SOLVED * largest)
+    assert largest > 1.0
+
+
+def test_energy_changes_by_the_power_of_forces():
+    """On a loop: efforts at crank and rocker, a spring and a damper at the crank."""
+    laws = (jj.SpringDamper(30.0, 0.4),)
+    system, state = mechanisms.four_bar(crank_speed=3.0, laws=laws)
+    effort = jnp.zeros(system.coordinates)
+    effort = effort.at[system.coordinate("A")].set(5.0).at[system.coordinate("D")].set(-2.0)
+    now = at_once(system, state, jj.Control(effort=effort))
+
+    def energy(t):
+        spin = jnp.concatenate([jnp.ones_like(state.omega[:1]), t / 2 * state.omega])
+        later = {
+            "position": state.position + t * state.velocity,
+            "quaternion": quat_multiply(spin, state.quaternion),
+            "velocity": state.velocity + t * now.linear,
+            "omega": state.omega + t * now.angular,
+        }
+        return sum(jj.energy(system, jj.replace(state, **later)))
+
+    rate = jax.jit(lambda t: jax.jvp(energy, (t,), (jnp.ones(()),))[1])(jnp.zeros(()))
+    crank, _, rocker = mechanisms.four_bar_rates(mechanisms.four_bar_angles(1.0), 3.0)
+    power = (5.0 - 30.0 * 1.0 - 0.4 * crank) * crank - 2.0 * rocker
+    np.testing.assert_allclose(rate, power, rtol=SOLVED * 10)
 
 
 def test_a_four_bar_accelerates_as_its_angles_do():
