@@ -82,10 +82,11 @@ def load_mjcf(
     Softness. MuJoCo's constraint is a spring and damper of reference acceleration -b v - k r beside
     an inertia, R f = -b v - k r - a with R = (1 - d)/d times the inverse inertia that the
     constraint sees at qpos0. `Limits` and contacts get the stiffness k/R and the damping b/R at the
-    largest impedance d of `solimp`: the same depth at rest, for pyramids of friction too, and the
-    same decay. Left out are the inertia, which makes MuJoCo's stop softer while it is hit, and the
-    lower impedance near the surface. Friction of contacts and friction loss are hard, where those
-    of MuJoCo creep. Equality constraints are rigid, as joints of the builder are.
+    largest impedance d of `solimp`: the same depth at rest where that is beyond the width of
+    `solimp`, for pyramids of friction too, and the same decay. Left out are the inertia, which
+    makes MuJoCo's stop softer while it is hit, and the lower impedance near the surface, which lets
+    things rest up to some times as deep. Friction of contacts and friction loss are hard, where
+    those of MuJoCo creep. Equality constraints are rigid, as joints of the builder are.
 
     Not read, and listed in one `LoadWarning`: spatial tendons, muscles and other actuators with
     inner states, site and body transmissions, flexes, skins, plugins, sensors, keyframes, height

@@ -218,6 +218,9 @@ function series() {
   return { title: `${title} [${units}]`, items };
 }
 
+/** A number as an axis has it, however small. */
+const short = (x) => String(Number(x.toPrecision(3)));
+
 /** Ends of the axis of values: room about what is plotted, where that is constant too. */
 function valueRange(_, low, high) {
   if (low === null) return [0, 1];
@@ -243,7 +246,7 @@ function replot(open = false) {
     ...plotSize(), padding: [26, 14, 0, 0], legend: { show: false },
     scales: { x: { time: false }, y: { range: valueRange } },
     cursor: { drag: { x: false, y: false }, points: { show: false }, y: false },
-    axes: [{ ...style, size: 26 }, style],
+    axes: [{ ...style, size: 26 }, { ...style, values: (_, marks) => marks.map(short) }],
     series: [{}, ...items.map((item, i) => ({ label: `${i}`, stroke: PLOT_COLORS[i % PLOT_COLORS.length], width: 1.6 }))],
     hooks: { draw: [(u) => drawOnPlot(u, title, items)], drawClear: [(u) => shadeBounds(u, items)] },
   }, [Array.from(channels.time.values), ...items.map((item) => item.values)], box);

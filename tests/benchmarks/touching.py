@@ -1,0 +1,245 @@
+"""Gymnasium's walkers on the ground beside MuJoCo: how far they go apart, why, and how they rest.
+
+    python tests/benchmarks/touching.py ASSETS [--only ant,hopper] [--rest ant]
+
+ASSETS: the folder of gymnasium's MJCF files. From the pose of the file, 1 mm above the ground, with
+random speeds and without controls, in float64, by semi-implicit Euler steps of 1 ms in both. Prints
+how far centres of mass are from those of MuJoCo after some times:
+
+    off           without contacts and stops, where both integrate the same equations
+    same stops    without friction, our stops exchanged for rows that are MuJoCo's
+    no friction   without friction, as `load_mjcf` has it
+    as loaded     with friction
+
+and, of those that come to rest, after 3 s as loaded: the depth of the lowest point, what the ground
+carries over the weight, and the largest speed.
+"""
+
+import argparse
+import dataclasses
+import re
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+jax.config.update("jax_enable_x64", True)
+
+import jaxjoints as jj  # noqa: E402
+from jaxjoints.models import load_mjcf  # noqa: E402
+from support.mujoco_states import name_of, state_of  # noqa: E402
+
+FILES, RESTING = ("ant", "half_cheetah", "hopper", "walker2d_v5"), ("ant",)
+DT, TIMES, REST = 1e-3, (0.02, 0.05, 0.1), 3.0
+DROP = 1e-3  # above the ground at the start [m]
+SPEED = 0.3  # deviation of all speeds at the start [m/s, rad/s]
+OFF = 'contact="disable" limit="disable"'
+
+
+@jj.struct
+class ReferenceStop(jj.Limits):
+    """MuJoCo's row of a stop: R f = -b v - k d r - a, with d the impedance at the depth -r.
+
+    weight: R is (1 - d)/d of it; time, ratio: of solref; least, most, width: of solimp, whose
+        midpoint is ½ and power 2
+    """
+
+    weight: jax.Array | float = 1.0
+    time: jax.Array | float = 0.02
+    ratio: jax.Array | float = 1.0
+    least: jax.Array | float = 0.9
+    most: jax.Array | float = 0.95
+    width: jax.Array | float = 0.001
+    needs_speed: ClassVar[bool] = True
+
+    def force(self, at):
+        """R λ + v⁺ = (1 - h b) v - h k d r: the row above over a step."""
+        stop = super().force(at)
+        lower, upper = (
+            jnp.inf if bound is None else sign * (at.q - bound)
+            for sign, bound in ((1.0, self.lower), (-1.0, self.upper))
+        )
+        r = jnp.minimum(lower, upper)
+        x = jnp.minimum(jnp.abs(r) / self.width, 1.0)
+        share = jnp.where(x < 0.5, 2 * x**2, 1 - 2 * (1 - x) ** 2)
+        d = self.least + share * (self.most - self.least)
+        b, k = 2 / (self.most * self.time), 1 / (self.most * self.time * self.ratio) ** 2
+        bias = at.dt * k * d * r - (1 - at.dt * b) * stop.sign * at.qd
+        R = (1 - d) / d * self.weight
+        present = (r < 0).astype(at.q.dtype)
+        return jj.replace(stop, bias=bias, compliance=R, present=present)
+
+
+def text_of(path, flags="", friction=True):
+    """The file with Euler steps in MuJoCo, flags, and friction or none."""
+    text = path.read_text(encoding="utf-8")
+    if not friction:
+        text = re.sub(r'condim="\d"', 'condim="1"', text)
+    option = f'<option timestep="{DT}" integrator="Euler"><flag {flags}/></option>'
+    return re.sub("(</mujoco>)", rf"{option}\1", text, count=1)
+
+
+def quietly(function, *arguments, **options):
+    """What a function returns, without its warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*arguments, **options)
+
+
+def lifted(m):
+    """MuJoCo's coordinates DROP above the ground, along the coordinate that lifts."""
+    d = mujoco.MjData(m)
+    free, slide = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_SLIDE
+    vertical = next(
+        int(m.jnt_qposadr[j]) + 2 * (m.jnt_type[j] == free)
+        for j in range(m.njnt)
+        if m.jnt_type[j] == free or (m.jnt_type[j] == slide and abs(m.jnt_axis[j, 2]) == 1)
+    )
+    gap = None
+    while gap is None:
+        d.qpos[vertical] -= 0.01
+        mujoco.mj_forward(m, d)
+        gap = min((c.dist - c.includemargin for c in d.contact), default=None)
+    d.qpos[vertical] += DROP - gap
+    return d.qpos
+
+
+def with_mujocos_stops(model, m):
+    """The builder's stops exchanged for MuJoCo's; what they need is found by their names."""
+    joints = model.builder._joints
+    owners = {owner_i: joint for joint, owner_i in model.coordinates.items()}
+    for name, spec in joints.items():
+        laws = []
+        for law in spec.laws:
+            if isinstance(law, jj.Limits):
+                if " on " in name:
+                    geoms = [m.geom(part.partition("/")[0]).id for part in name.split(" on ")]
+                    solref, solimp = (
+                        np.mean([field[g] for g in geoms], axis=0)
+                        for field in (m.geom_solref, m.geom_solimp)
+                    )
+                    weight = m.body_invweight0[m.geom_bodyid[geoms], 0].sum()
+                else:
+                    j = m.joint(owners[name, law.coordinate]).id
+                    solref, solimp = m.jnt_solref[j], m.jnt_solimp[j]
+                    weight = m.dof_invweight0[m.jnt_dofadr[j]]
+                assert tuple(solimp[3:]) == (0.5, 2.0)
+                law = ReferenceStop(
+                    *(law.lower, law.upper, law.stiffness, law.damping),
+                    coordinate=law.coordinate,
+                    **dict(zip(("time", "ratio"), solref, strict=True)),
+                    **dict(zip(("least", "most", "width"), solimp, strict=False)),
+                    weight=weight,
+                )
+                law = jax.tree.map(partial(np.asarray, dtype=float), law)
+            laws.append(law)
+        joints[name] = dataclasses.replace(spec, laws=tuple(laws))
+
+
+def compared(path, steps, *, flags="", friction=True, same=False, speed=SPEED):
+    """How far centres of mass are apart after each step, how far they moved, and both ends."""
+    text = text_of(path, flags, friction)
+    model = quietly(load_mjcf, text, contacts=True, visuals=False)
+    m = quietly(mujoco.MjModel.from_xml_string, text)
+    if same:
+        with_mujocos_stops(model, m)
+    system, _ = quietly(model.build)
+    d = mujoco.MjData(m)
+    d.qpos[:] = lifted(quietly(mujoco.MjModel.from_xml_string, text_of(path)))
+    d.qvel[:] = speed * np.random.default_rng(0).normal(size=m.nv)
+    mujoco.mj_forward(m, d)
+    bodies = [
+        next(k for k in range(m.nbody) if name_of(m, "BODY", k) == body)
+        for body in system.topology.bodies
+    ]
+    start = d.xipos[bodies].T.copy()
+    state = quietly(state_of, model, system, m, d)
+    keep = lambda state, info: (state.position, info.ok)  # noqa: E731
+    run = jax.jit(partial(jj.rollout, dt=DT, steps=steps, record=keep))
+    end, (found, ok) = run(system, state)
+    theirs = np.zeros(found.shape)
+    for i in range(steps):
+        mujoco.mj_step(m, d)
+        mujoco.mj_forward(m, d)
+        theirs[i] = d.xipos[bodies].T
+    apart = np.abs(np.asarray(found) - theirs).max((1, 2))
+    moved = np.abs(theirs - start).max((1, 2))
+    return apart, moved, (system, end, m, d, float(ok.mean()))
+
+
+def rest_of(path):
+    """Depth, share of the weight that the ground carries and largest speed of each at the end."""
+    apart, _, (system, state, m, d, ok) = compared(path, round(REST / DT), speed=0.0)
+    _, info = jax.jit(partial(jj.step, dt=DT))(system, state)
+    touching = [j for j, name in enumerate(system.topology.joints) if " on " in name]
+    normal = [system.coordinate(system.topology.joints[j]).start for j in touching]
+    gaps = jj.coordinates(system, state)[jnp.asarray(normal)]
+    weight = float(system.mass.sum()) * 9.81
+    force = np.zeros(6)
+    carried = 0.0
+    for c in range(d.ncon):
+        mujoco.mj_contactForce(m, d, c, force)
+        carried += force[0]
+    depths = [c.includemargin - c.dist for c in d.contact]
+    ours = float(info.law_force[jnp.asarray(normal)].sum())
+    speed = float(jnp.abs(state.velocity).max())
+    return {
+        "ok": ok,
+        "apart": apart[-1],
+        "depth": (-float(gaps.min()), max(depths)),
+        "carried": (ours / weight, carried / weight),
+        "points": (int((gaps < 0).sum()), len(depths)),
+        "speed": (speed, float(np.abs(d.qvel).max())),
+    }
+
+
+def main():
+    """Two tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default=",".join(FILES))
+    parser.add_argument("--rest", default=",".join(RESTING))
+    options = parser.parse_args()
+    moving, resting = (
+        [options.folder / f"{name}.xml" for name in names.split(",") if name]
+        for names in (options.only, options.rest)
+    )
+    cases = {
+        "off": {"flags": OFF},
+        "same stops": {"friction": False, "same": True},
+        "no friction": {"friction": False},
+        "as loaded": {},
+    }
+    at = [round(t / DT) - 1 for t in TIMES]
+    times = ", ".join(f"{1e3 * t:g}" for t in TIMES)
+    print(f"| model, apart [m] after {times} ms | {' | '.join(cases)} | moved |\n|{'---|' * 6}")
+    for path in moving:
+        cells = []
+        for case in cases.values():
+            apart, moved, _ = compared(path, at[-1] + 1, **case)
+            cells.append(", ".join(f"{apart[i]:.0e}" for i in at))
+            jax.clear_caches()
+        print(f"| {path.stem} | {' | '.join([*cells, f'{moved[-1]:.2f}'])} |", flush=True)
+    print("\n| model | steps solved | apart | depth | points | carried | speed |\n|" + "---|" * 7)
+    for path in resting:
+        r = rest_of(path)
+        pairs = [
+            ", ".join(f"{x:.2e}" for x in r["depth"]),
+            ", ".join(map(str, r["points"])),
+            ", ".join(f"{x:.4f}" for x in r["carried"]),
+            ", ".join(f"{x:.0e}" for x in r["speed"]),
+        ]
+        cells = [f"{r['ok']:.2%}", f"{r['apart']:.0e}", *pairs]
+        print(f"| {path.stem} | {' | '.join(cells)} |", flush=True)
+        jax.clear_caches()
+
+
+if __name__ == "__main__":
+    main()
