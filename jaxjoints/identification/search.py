@@ -316,7 +316,10 @@ def _descended(optimizer, z, memory, cost, gradient):
 
 def _damped_newton(z, gradient, information, damping):
     """A Levenberg-Marquardt step of each start: at most a fifth of the ranges, and inside them."""
-    H = np.nan_to_num(np.moveaxis(information, -1, 0))
+    # A share that the cost would push out of its range rests there, without effect on the others.
+    inside = ~((z <= 0) & (gradient > 0) | (z >= 1) & (gradient < 0))
+    gradient = np.where(inside, gradient, 0.0)
+    H = np.nan_to_num(np.moveaxis(information * inside[:, None] * inside[None], -1, 0))
     diagonal = damping[:, None] * np.einsum("sii->si", H)
     # The small multiple of 1 keeps parameters where they are that the recording does not determine.
     A = H + (diagonal + 1e-2)[..., None] * np.eye(len(z))
