@@ -12,13 +12,14 @@ from jaxjoints import environments, replace
 from jaxjoints.environments import randomized, scaled
 from jaxjoints.environments.gymnasium import SingleEnvironment, VectorEnvironment
 
-NUMBER = 3
+# As in test_environments.py: what that compiles is read again.
+NUMBER, LIMIT = 4, 3
 
 
 @pytest.fixture(scope="module")
 def task():
-    """A swing-up of four steps."""
-    return replace(environments.swing_up(), limit=4)
+    """A swing-up of a few steps."""
+    return replace(environments.swing_up(), limit=LIMIT)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_a_batch_is_what_its_spaces_say(vector):
 def test_what_is_done_begins_anew_in_the_same_step(vector):
     vector.reset(seed=1)
     action = np.full((NUMBER, 1), 0.5)
-    for _ in range(3):
+    for _ in range(LIMIT - 1):
         _, _, _, late, info = vector.step(action)
         assert not late.any() and "final_obs" not in info
     obs, _, ended, late, info = vector.step(action)
@@ -62,7 +63,7 @@ def test_seeds_repeat_and_one_may_be_given_for_each(vector):
     again, _ = vector.reset(seed=7)
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
-    each, _ = vector.reset(seed=[1, 2, 1])
+    each, _ = vector.reset(seed=[1, 2, 1, 3])
     np.testing.assert_array_equal(each[0], each[2])
     assert (each[0] != each[1]).any()
 
@@ -70,8 +71,8 @@ def test_seeds_repeat_and_one_may_be_given_for_each(vector):
 def test_batches_that_do_not_fit_are_refused(task, vector):
     keys = jax.random.split(jax.random.key(0), 5)
     many = randomized(task, keys, {"body.arm.mass": scaled(0.9, 1.1)})
-    with pytest.raises(ValueError, match="num_envs 3 is not the batch"):
-        VectorEnvironment(many, 3)
+    with pytest.raises(ValueError, match="num_envs 4 is not the batch"):
+        VectorEnvironment(many, NUMBER)
     with pytest.raises(ValueError, match="take a VectorEnvironment"):
         SingleEnvironment(many)
     with pytest.raises(ValueError, match="call reset before"):
