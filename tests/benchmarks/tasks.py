@@ -30,8 +30,8 @@ def ours(name, envs):
     episode = task.reset(jax.random.split(jax.random.key(1), envs))
 
     def run():
-        _, seen = environments.unroll(task, episode, learning.sampled, parameters, steps=STEPS)
-        return seen.reward
+        end, seen = environments.unroll(task, episode, learning.sampled, parameters, steps=STEPS)
+        return seen.reward, seen, end
 
     return run, task.substeps, float(task.dt)
 
@@ -46,7 +46,8 @@ def of_brax(name, backend, envs):
     sizes = task.observation_size, task.action_size
     parameters = learning.gaussian(jax.random.key(0), *sizes, (32, 32))
     act = jax.vmap(learning.sampled, in_axes=(None, 0, 0))
-    state = jax.jit(task.reset)(jax.random.split(jax.random.key(1), envs))
+    # Its wrappers read the batch off keys of the old kind.
+    state = jax.jit(task.reset)(jax.random.split(jax.random.PRNGKey(1), envs))
 
     @jax.jit
     def loop(state, parameters):
@@ -55,9 +56,11 @@ def of_brax(name, backend, envs):
             key, now = jax.random.split(key)
             action = act(parameters, state.obs, jax.random.split(now, envs))
             state = task.step(state, action)
-            return (state, key), state.reward
+            return (state, key), (state.reward, state.obs, action)
 
-        return jax.lax.scan(one, (state, jax.random.key(2)), None, STEPS)[1]
+        # All of it, or XLA leaves out what a constant reward does not need.
+        (state, _), seen = jax.lax.scan(one, (state, jax.random.key(2)), None, STEPS)
+        return seen[0], seen, state
 
     frames = plain._n_frames
     return lambda: loop(state, parameters), frames, float(plain.dt) / frames
@@ -86,7 +89,7 @@ def main():
         for engine, made in programs.items():
             start = time.process_time()
             run, substeps, dt = made()
-            finite = bool(jnp.isfinite(jax.block_until_ready(run())).all())
+            finite = bool(jnp.isfinite(jax.block_until_ready(run())[0]).all())
             ready[engine] = run, substeps, dt, time.process_time() - start, finite
             rates[engine] = []
         for _ in range(options.rounds):
