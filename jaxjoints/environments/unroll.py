@@ -6,15 +6,17 @@ from typing import Any
 
 import jax
 from jax import Array
+from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
 from ..algebra.compiler import scan
+from ..algebra.devices import placement
 from ..algebra.pytree import map_trailing, replace, struct
 from ..model.state import Control, State
 from ..simulate.compilation import warn_of_compilation
 from ..simulate.controller import Controller, Inputs
 from ..simulate.door import read_count
-from ..simulate.tiles import cores, default_tile, map_tiles
+from ..simulate.tiles import tiled, tiling
 from .environment import POLICY, Environment, Episode, advanced, folded, joint_speeds, restarted
 
 # An action of one environment, shape (actions,), from parameters, observation and a random key.
@@ -71,16 +73,16 @@ def unroll(
     if not callable(policy):
         raise ValueError(f"unroll: policy {policy!r} must be a function (parameters, obs, key)")
     batch = episode.done.shape
-    if tile is None:
-        joints = len(environment.system.topology.joints)
-        tile = default_tile(joints, batch[0], cores()) if len(batch) == 1 else 0
-    elif tile < 1 or len(batch) != 1 or batch[0] % tile:
-        raise ValueError(f"unroll: tile {tile} must divide the one batch axis, here {batch}")
+    placed = placement(jax.tree.leaves(episode.state), len(batch))
+    joints = len(environment.system.topology.joints)
+    tile, placed = tiling("unroll", tile, batch, joints, placed)
     function = policy if isinstance(policy, Partial) else Partial(policy)
     others = environment, episode, parameters, each, function.args, function.keywords
     remedy = "give what changes between calls to `unroll` as parameters"
     warn_of_compilation("unroll", [function.func], others, (steps, tile), remedy)
-    return _unroll(environment, episode, function, parameters, each, steps=steps, tile=tile)
+    return _unroll(
+        environment, episode, function, parameters, each, steps=steps, tile=tile, placed=placed
+    )
 
 
 def controller(
@@ -109,7 +111,7 @@ def _acting(state: State, inputs: Inputs) -> Control:
     return environment.control(policy(parameters, obs, inputs.key))
 
 
-@partial(jax.jit, static_argnames=("steps", "tile"))
+@partial(jax.jit, static_argnames=("steps", "tile", "placed"))
 def _unroll(
     environment: Environment,
     episode: Episode,
@@ -119,9 +121,10 @@ def _unroll(
     *,
     steps: int,
     tile: int,
+    placed: NamedSharding | None,
 ) -> tuple[Episode, Transition]:
     batch = episode.done.shape
-    if tile in (0, *batch):
+    if placed is None and tile in (0, *batch):
         return _run(environment, episode, policy, parameters, each, steps)
     # Of the environment, what has batch axes goes into the tiles.
     system = environment.system
@@ -139,7 +142,8 @@ def _unroll(
         return _run(environment, episode, policy, parameters, each, steps)
 
     everything = replace(environment, system=None), shared, policy, parameters
-    return map_tiles(run, everything, (batched, episode, each), tile, cores())
+    parts = batched, episode, each
+    return tiled(run, everything, parts, axes=len(batch), tile=tile, placed=placed)
 
 
 def _run(

@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
 from ..algebra.compiler import scan
-from ..algebra.devices import holders, on_each_device, placement
+from ..algebra.devices import placement
 from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
 from ..build.checks.values import is_traced
@@ -34,7 +34,7 @@ from .isolation import Policy, computed_again, isolated_step, sanitized
 from .readout import Readout
 from .step import DEFAULT_SCHEME
 from .surface import measured
-from .tiles import cores, default_tile, map_tiles
+from .tiles import tiled, tiling
 
 # Functions that are trees already, as `jit` wants them.
 READY = (Partial, Readout, Controller)
@@ -142,7 +142,8 @@ def rollout(
     arguments = system, state, controls, course, dt, scheme, record
     static = {"counts": counts, "policy": control_policy}
     placed = placement(jax.tree.leaves(state), len(batch))
-    static["tile"], static["placed"] = _tile(tile, batch, len(system.topology.joints), placed)
+    joints = len(system.topology.joints)
+    static["tile"], static["placed"] = tiling("rollout", tile, batch, joints, placed)
     _warn_of_compilation(arguments, static)
     final, records, memory = _rollout(*arguments, **static)
     if course is None:
@@ -235,13 +236,7 @@ def _rollout(
         controls = arrays if function is None else function
         return _run(system, state, controls, course, dt, scheme, record, counts, policy)
 
-    def share(shared, batched):
-        """What one device computes."""
-        here = batched[0].shape[-1]
-        return run(shared, batched) if tile in (0, here) else map_tiles(run, shared, batched, tile)
-
-    ranks = [x.ndim for x in jax.tree.leaves(shared)] + [x.ndim - axes for x in batched]
-    return on_each_device(share, placed, ranks, shared, batched)
+    return tiled(run, shared, batched, axes=axes, tile=tile, placed=placed)
 
 
 def _run(
@@ -369,31 +364,3 @@ def _intervals(controls: Control) -> int:
     if len(set(lengths.values())) > 1:
         raise ValueError(f"rollout: the time axes of the controls differ: {lengths}")
     return next(iter(lengths.values()))
-
-
-def _tile(
-    tile: int | None, batch: tuple[int, ...], joints: int, placed: NamedSharding | None
-) -> tuple[int, NamedSharding | None]:
-    """Environments per tile, 0 for all of them at once; and how the tiles are dealt out to devices.
-
-    placed: where the batch lies already
-    """
-    if tile is not None and (tile < 1 or len(batch) != 1 or batch[0] % tile):
-        raise ValueError(f"rollout: tile {tile} must divide the one batch axis, here {batch}")
-    if len(batch) != 1:
-        return 0, placed
-    dealt = cores() if placed is None else placed
-    devices = 1 if dealt is None else holders(dealt)
-    given = tile
-    if tile is None:
-        tile = default_tile(joints, batch[0], devices)
-    if tile and (batch[0] // tile) % devices == 0:
-        return tile, dealt
-    if placed is None:
-        return tile, None
-    if given is not None:
-        raise ValueError(
-            f"rollout: {batch[0] // tile} tiles of tile {tile} cannot be dealt out evenly to "
-            f"{devices} devices, over which the state is spread; take a smaller tile"
-        )
-    return 0, placed

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from ..algebra.devices import holders, on_each_device
+
 # The largest joints × environments of a tile, so that a step stays in a core's cache; and the
 # largest number of environments, beyond which a tile gains nothing. Both were measured on chains of
 # 10 to 100 joints, a four-bar linkage and a Stewart platform.
@@ -74,6 +76,60 @@ def default_tile(joints: int, batch: int, devices: int) -> int:
     tile = next((n for n in fits if (batch // n) % devices == 0), 0)
     # Very small tiles cost more than they spare.
     return tile if tile >= min(8, batch // devices) else 0
+
+
+def tiling(
+    call: str, tile: int | None, batch: tuple[int, ...], joints: int, placed: NamedSharding | None
+) -> tuple[int, NamedSharding | None]:
+    """Environments per tile, 0 for all of them at once; and how the tiles are dealt out to devices.
+
+    call: name of the function, for errors; tile: as a user gives it; joints: of one environment
+    placed: where the batch lies already, see `placement`
+    Raises: ValueError for a tile that does not divide the batch, or that devices cannot share
+    """
+    if tile is not None and (tile < 1 or len(batch) != 1 or batch[0] % tile):
+        raise ValueError(f"{call}: tile {tile} must divide the one batch axis, here {batch}")
+    if len(batch) != 1:
+        return 0, placed
+    dealt = cores() if placed is None else placed
+    devices = 1 if dealt is None else holders(dealt)
+    size = default_tile(joints, batch[0], devices) if tile is None else tile
+    if size and (batch[0] // size) % devices == 0:
+        return size, dealt
+    if placed is None:
+        return size, None
+    if tile is not None:
+        raise ValueError(
+            f"{call}: {batch[0] // tile} tiles of tile {tile} cannot be dealt out evenly to "
+            f"{devices} devices, over which the state is spread; take a smaller tile"
+        )
+    return 0, placed
+
+
+def tiled(
+    function: Callable,
+    shared: Any,
+    batched: Any,
+    *,
+    axes: int,
+    tile: int,
+    placed: NamedSharding | None,
+) -> Any:
+    """`function(shared, batched)`, each device computing its tiles in turn.
+
+    batched: a tree of arrays whose last axes are the batch; so are those of the result
+    axes: number of batch axes; tile, placed: of `tiling`
+    """
+
+    def share(shared: Any, batched: Any) -> Any:
+        """What one device computes."""
+        here = jax.tree.leaves(batched)[0].shape[-1]
+        whole = tile in (0, here)
+        return function(shared, batched) if whole else map_tiles(function, shared, batched, tile)
+
+    ranks = [jnp.ndim(x) for x in jax.tree.leaves(shared)]
+    ranks += [x.ndim - axes for x in jax.tree.leaves(batched)]
+    return on_each_device(share, placed, ranks, shared, batched)
 
 
 def map_tiles(function: Callable, shared: Any, batched: Any, tile: int) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxjoints import use_all_cores
-from jaxjoints.simulate.tiles import TILE_SIZE, WIDEST_TILE, cores, default_tile, map_tiles
+from jaxjoints.simulate.tiles import TILE_SIZE, WIDEST_TILE, default_tile, map_tiles
 
 TESTS = Path(__file__).parents[1]
 
@@ -68,7 +68,7 @@ def test_a_count_below_one_is_refused():
 @pytest.mark.parametrize("batch", [1, 2, 7, 60, 64, 1000, 1024, 4096, 997])
 @pytest.mark.parametrize("joints", [1, 10, 100])
 def test_default_tiles_divide_the_batch_and_fit_the_cache(batch, joints):
-    tile = default_tile(joints, batch, None)
+    tile = default_tile(joints, batch, 1)
     if tile:
         assert batch % tile == 0
         assert tile <= WIDEST_TILE
@@ -82,6 +82,6 @@ def test_tiles_change_nothing(tile):
     def function(shared, x):
         return {"sum": shared * x.sum(axis=0), "all": x[::-1]}
 
-    found = map_tiles(function, jnp.array(2.0), x, tile, cores())
+    found = map_tiles(function, jnp.array(2.0), x, tile)
     np.testing.assert_array_equal(found["sum"], 2 * x.sum(axis=0))
     np.testing.assert_array_equal(found["all"], x[::-1])
