@@ -372,7 +372,7 @@ def _begun(task: Task, at: tuple[int, ...], path: Path, starts: State, shots: in
     replaced = lambda x, new: x.at[:-1:each].set(new)  # noqa: E731
     knots = jax.tree.map(replaced, path.knots, Knot(None, starts, starts.q, now))
     path = replace(path, knots=knots)
-    still = _still(task, path, jnp.zeros(()))
+    still = _still(task, path)
     paths = _forward(task, at, path, still, jnp.ones(1, task.dt.dtype), shots)
     return jax.tree.map(lambda x: x[..., 0, :], paths)
 
@@ -384,11 +384,11 @@ def _joined(task: Task, at: tuple[int, ...], progress: Progress) -> Path:
     return jax.tree.map(lambda x: x[..., 0, :], paths)
 
 
-def _still(task: Task, path: Path, gains: Array) -> Policy:
-    """A policy that changes nothing but by its feedback."""
+def _still(task: Task, path: Path, gains: Array | None = None) -> Policy:
+    """A policy that changes nothing but by its feedback, if it has any."""
     n, batch = path.reached.shape[1], task.batch
     zeros = lambda *shape: jnp.zeros((*shape, batch), path.u.dtype)  # noqa: E731
-    gains = gains + zeros(task.horizon, len(task.actuated), n) if gains.ndim == 0 else gains
+    gains = zeros(task.horizon, len(task.actuated), n) if gains is None else gains
     shift = zeros(task.horizon + 1, n)
     return Policy(jnp.zeros_like(path.u), gains, shift, zeros(), zeros(n))
 
