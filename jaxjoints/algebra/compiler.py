@@ -206,6 +206,19 @@ def scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any
     return carry, jax.tree.map(lambda x: x[None], y)
 
 
+def pallas() -> tuple[Any, Any] | None:
+    """JAX's Pallas and its part for Triton, with which kernels are written; None where they lack.
+
+    They are experimental (seen in JAX 0.10), and take 0.2 s to import.
+    """
+    try:
+        from jax.experimental import pallas
+        from jax.experimental.pallas import triton
+    except ImportError:
+        return None
+    return pallas, triton
+
+
 def register(cls: type, data: tuple[str, ...], meta: tuple[str, ...]) -> None:
     """Let JAX see a dataclass as a tree: the fields `data` are its branches, `meta` its type.
 

@@ -8,7 +8,7 @@ environment.
 
 import math
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Literal
 
 import jax
@@ -19,10 +19,11 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.lax import stop_gradient
 
 from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, materialize
+from ..algebra.kernel import per_environment
 from ..algebra.pytree import replace
 from ..model.external import settled
 from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
-from ..model.state import Cause, Control, Info, State
+from ..model.state import STATE_RANKS, Cause, Control, Info, State, control_ranks
 from ..model.system import System
 from ..schemes.scheme import Scheme
 
@@ -77,12 +78,14 @@ def isolated_step(
     control: Control,
     dt: Array,
     policy: Policy = "stop",
-) -> tuple[tuple[State, Array], Info]:
+    informed: bool = True,
+) -> tuple[tuple[State, Array], Info | None]:
     """One step of a scheme of the environments that have no cause to stand still.
 
     safe: state to differentiate bad environments at
     carry: the state, and the cause of each environment that does, shape (*batch)
     policy: "zero": an environment takes a step without control where it has NaN or infinity in it
+    informed: whether to say what the step did
 
     Returns: the carry after the step, and what it did
     """
@@ -98,11 +101,13 @@ def isolated_step(
     dt = jnp.where(timed, dt, LONGEST)
     cause = jnp.where(standing, cause, _first(*stopped))
     control = clipped(mechanism.system, state, control)
-    new, info, cause = _contained(scheme, mechanism, safe, cause, state, control, dt)
-    still = cause != Cause.NONE
-    # No gradient flows through an environment that stands still, nor from one solve to the next.
-    new = chosen(still, stop_gradient(state), new)
+    contained = _CONTAINED[informed]
+    new, info, cause = contained(scheme, mechanism, safe, cause, state, control, dt)
+    # No gradient flows from one solve to the next.
     new = replace(new, warm_start=stop_gradient(new.warm_start))
+    if not informed:
+        return (new, cause), None
+    still = cause != Cause.NONE
     poor = info.residual > UNSOLVED * (1 + jnp.abs(new.velocity).max(axis=(0, 1)))
     effort = jnp.zeros_like(state.q) if control.effort is None else control.effort
     effort, step = jnp.broadcast_to(effort, state.q.shape), jnp.broadcast_to(dt, cause.shape)
@@ -123,6 +128,7 @@ def computed_again(step: Callable) -> Callable:
 
 
 def _advanced(
+    informed: bool,
     scheme: Scheme,
     mechanism: Mechanism,
     safe: State,
@@ -130,27 +136,70 @@ def _advanced(
     state: State,
     control: Control,
     dt: Array,
-) -> tuple[State, Info, Array]:
-    """One step, whatever it gives, and the causes with those of environments that fail in it."""
+) -> tuple[State, Info | None, Array]:
+    """One step, after which environments with a cause stand where they were, and the causes with
+    those of environments that fail in it.
+    """
     new, info = scheme.advance(mechanism, with_unit_quaternions(state), control, dt)
     new = settled(mechanism, new, dt)
     reach = _reach(new)
     failure = _first((jnp.isnan(reach), Cause.SOLVER), (reach > LARGEST, Cause.DIVERGED))
     # Stored: otherwise XLA looks for the largest again for every number that it decides about.
-    return new, info, materialize(jnp.where(cause == Cause.NONE, failure, cause))
+    cause = materialize(jnp.where(cause == Cause.NONE, failure, cause))
+    # No gradient flows through an environment that stands still.
+    new = chosen(cause != Cause.NONE, stop_gradient(state), new)
+    return new, info if informed else None, cause
 
 
-_contained = jax.custom_jvp(_advanced)
+def _advanced_at_once(
+    informed: bool,
+    scheme: Scheme,
+    mechanism: Mechanism,
+    safe: State,
+    cause: Array,
+    state: State,
+    control: Control,
+    dt: Array,
+) -> tuple[State, Info | None, Array]:
+    """`_advanced`, in one kernel where `algebra.kernel.kernels` says so."""
+
+    def of_environment(carry, *arguments):
+        scheme, mechanism, control, dt = arguments
+        state, cause = carry
+        # The safe state is for derivatives alone.
+        new, info, cause = _advanced(informed, scheme, mechanism, state, cause, state, control, dt)
+        return (new, cause), info
+
+    axes, arguments = cause.ndim, (scheme, mechanism, control, dt)
+    ranks = [
+        *jax.tree.leaves(STATE_RANKS),
+        0,
+        # What a scheme holds are numbers, and a mechanism has all batch axes.
+        *(0 for _ in jax.tree.leaves(scheme)),
+        *(x.ndim - axes for x in jax.tree.leaves(mechanism)),
+        *control_ranks(control),
+        0,
+    ]
+    carry = (state, cause)
+    (new, cause), info = per_environment(of_environment, axes, carry, *arguments, ranks=ranks)
+    return new, info, cause
 
 
-def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _contained(informed: bool) -> Callable:
+    """`_advanced` with derivatives that bad environments do not reach."""
+    contained = jax.custom_jvp(partial(_advanced_at_once, informed))
+    contained.defjvp(partial(_contained_jvp, informed), symbolic_zeros=SYMBOLIC_ZEROS)
+    return contained
+
+
+def _contained_jvp(informed: bool, primals: tuple, tangents: tuple) -> tuple:
     """Derivatives, at the safe state and without control for bad environments.
 
     That one fails is known after the step only, so derivatives are those of a second evaluation: in
     reverse the one that `computed_again` makes anyway. The impulses are known by then; a scheme
     with `Scheme.at_solution` takes them for the solution.
     """
-    new, info, cause = _contained(*primals)
+    new, info, cause = _CONTAINED[informed](*primals)
     kept = cause, new.warm_start
     cause, impulses = jax.tree.map(lambda x: checkpoint_name(x, _OUTCOME), kept)
     bad = cause != Cause.NONE
@@ -169,13 +218,13 @@ def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
             scheme, state = at_solution, replace(state, warm_start=without(bad, impulses))
         # Stored: otherwise every kernel takes it anew from the states kept for the way back.
         state, control = materialize(state), without(bad, control)
-        return materialize(_advanced(scheme, mechanism, safe, cause, state, control, dt))
+        return materialize(_advanced(informed, scheme, mechanism, safe, cause, state, control, dt))
 
     _, slope = jax.jvp(of_safe_states, [leaves[i] for i in varying], [slopes[i] for i in varying])
     return (new, info, cause), slope
 
 
-_contained.defjvp(_contained_jvp, symbolic_zeros=SYMBOLIC_ZEROS)
+_CONTAINED = {informed: _contained(informed) for informed in (True, False)}
 
 
 def clipped(system: System, state: State, control: Control) -> Control:

@@ -273,7 +273,8 @@ def _run(
 
     @computed_again
     def advance(carry, control):
-        return isolated_step(scheme, mechanism, safe, carry, control, dt, policy)
+        informed = record is not None
+        return isolated_step(scheme, mechanism, safe, carry, control, dt, policy, informed)
 
     def interval(carry, control):
         """Steps under one control."""
@@ -286,7 +287,7 @@ def _run(
 
         def one(carry, _):
             moved, info = advance(carry[0], control)
-            return (moved, None if record is None else info), None
+            return (moved, info), None
 
         (moved, info), _ = scan(one, (moved, info), None, counts.steps)
         return (moved, info, course), None

@@ -2,7 +2,7 @@
 
     pip install -e ".[gpu-programs]"
     python tests/benchmarks/gpu_programs.py chain10 fourbar [--engines jaxjoints,mjx]
-        [--batch 65536] [--gradient] [--heaviest 10] [--float64]
+        [--batch 65536] [--gradient] [--heaviest 10] [--float64] [--kernels]
 
 For each mechanism and engine, in float32 with the batch: kernels and bytes of an environment-step,
 of each turn of an inner loop whose turns are not known (Newton's), temporary memory, and a modelled
@@ -23,6 +23,8 @@ import jax
 from cases import CASES, DT
 from engines import ENGINES
 from engines.hlo import Loop, Program
+
+from jaxjoints.algebra.kernel import kernels
 
 # Seconds of a launch inside a CUDA graph, and bytes per second of an H200's memory.
 LAUNCH, BANDWIDTH = 1.3e-6, 4.8e12
@@ -128,6 +130,9 @@ def main() -> None:
     options.add_argument("--batch", type=int, default=65536)
     options.add_argument("--gradient", action="store_true")
     options.add_argument("--float64", action="store_true")
+    options.add_argument(
+        "--kernels", action="store_true", help="a step of jaxjoints in one kernel (compiles slowly)"
+    )
     options.add_argument("--heaviest", type=int, default=0, help="kernels of a step to list")
     given = options.parse_args()
     jax.config.update("jax_enable_x64", given.float64)
@@ -135,7 +140,8 @@ def main() -> None:
     for case in given.cases:
         for engine in given.engines.split(","):
             try:
-                found, program = measure(engine, case, given.batch, given.gradient)
+                with kernels("lowered" if given.kernels else "never"):
+                    found, program = measure(engine, case, given.batch, given.gradient)
             except Exception as error:
                 print(f"{case}, {engine}: {type(error).__name__}: {error}"[:400], file=sys.stderr)
                 continue
@@ -148,10 +154,10 @@ def main() -> None:
                         f"  each turn of {inner.name}: {count:.0f} kernels, "
                         f"{size / given.batch / 1e3:.1f} kB, {inner.total(modelled) * 1e6:.0f} us"
                     )
-            kernels = sorted(
+            heaviest = sorted(
                 (x for inner in loop.walk() for x in inner.kernels), key=lambda x: -x[0]
             )
-            for size, x in kernels[: given.heaviest]:
+            for size, x in heaviest[: given.heaviest]:
                 place = x.source[-110:]
                 print(f"  {size / given.batch / 1e3:6.2f} kB  {x.operation:12s} {place}")
 
