@@ -137,17 +137,13 @@ def _advanced(
     control: Control,
     dt: Array,
 ) -> tuple[State, Info | None, Array]:
-    """One step, after which environments with a cause stand where they were, and the causes with
-    those of environments that fail in it.
-    """
+    """One step, whatever it gives, and the causes with those of environments that fail in it."""
     new, info = scheme.advance(mechanism, with_unit_quaternions(state), control, dt)
     new = settled(mechanism, new, dt)
     reach = _reach(new)
     failure = _first((jnp.isnan(reach), Cause.SOLVER), (reach > LARGEST, Cause.DIVERGED))
     # Stored: otherwise XLA looks for the largest again for every number that it decides about.
     cause = materialize(jnp.where(cause == Cause.NONE, failure, cause))
-    # No gradient flows through an environment that stands still.
-    new = chosen(cause != Cause.NONE, stop_gradient(state), new)
     return new, info if informed else None, cause
 
 
@@ -161,13 +157,16 @@ def _advanced_at_once(
     control: Control,
     dt: Array,
 ) -> tuple[State, Info | None, Array]:
-    """`_advanced`, in one kernel where `algebra.kernel.kernels` says so."""
+    """`_advanced`, after which environments with a cause stand where they were; in one kernel where
+    `algebra.kernel.kernels` says so.
+    """
 
     def of_environment(carry, *arguments):
         scheme, mechanism, control, dt = arguments
         state, cause = carry
         # The safe state is for derivatives alone.
         new, info, cause = _advanced(informed, scheme, mechanism, state, cause, state, control, dt)
+        new = chosen(cause != Cause.NONE, state, new)
         return (new, cause), info
 
     axes, arguments = cause.ndim, (scheme, mechanism, control, dt)
@@ -221,7 +220,8 @@ def _contained_jvp(informed: bool, primals: tuple, tangents: tuple) -> tuple:
         return materialize(_advanced(informed, scheme, mechanism, safe, cause, state, control, dt))
 
     _, slope = jax.jvp(of_safe_states, [leaves[i] for i in varying], [slopes[i] for i in varying])
-    return (new, info, cause), slope
+    # No gradient flows through an environment that stands still.
+    return (new, info, cause), (without(bad, slope[0]), *slope[1:])
 
 
 _CONTAINED = {informed: _contained(informed) for informed in (True, False)}
