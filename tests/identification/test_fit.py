@@ -102,7 +102,7 @@ def problem(recordings, shots, measure=ANGLE):
 
 @pytest.mark.parametrize("shots", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_derivatives_are_differences_through_the_stop(angles, shots):
-    both, unknowns = problem([recording(angles, q_within=0.1)] * 2, shots)
+    both, unknowns = problem([recording(angles, q_within=0.1, qd_within=0.0)] * 2, shots)
     size = len(UNKNOWNS) + 2 * (1 + 2 * (shots - 1))
     z = jnp.asarray(np.random.default_rng(0).uniform(0.3, 0.7, (size, 1)))
     at = jax.jit(lambda z: both.linearized(unknowns, z, jnp.asarray(GAPS[0])))
@@ -117,6 +117,7 @@ def test_derivatives_are_differences_through_the_stop(angles, shots):
     assert np.linalg.eigvalsh(here.information[..., 0])[0] > 0
 
 
+@pytest.mark.slow
 def test_what_was_not_measured_has_no_weight(angles):
     holes = np.array(angles.coordinates["pivot"])
     holes[::3] = np.nan
@@ -135,6 +136,7 @@ def marker(system, state, info):
     return {"tip": tip, "force": jj.reaction(system, state, info, "pivot")[:3], "speed": info.qd}
 
 
+@pytest.mark.slow
 def test_masses_are_found_from_markers_reactions_and_known_torques():
     effort = np.sin(np.arange(SAMPLES) / 5.0)[:, None]
     held = jj.Control(effort=jnp.repeat(jnp.asarray(effort), SUBSTEPS, axis=0))
@@ -274,6 +276,7 @@ def test_fits_that_cannot_be_are_refused(message):
         fit(SYSTEM, options.pop("unknowns"), options.pop("recordings"), angle_of, **FEW | options)
 
 
+@pytest.mark.slow
 def test_a_loop_is_fitted_from_the_coordinates_that_are_free():
     world = jj.SystemBuilder()
     axis = jj.Hinge((0.0, 1.0, 0.0))

@@ -371,7 +371,7 @@ SLOW: dict[str, dict[str, Cases]] = {
     "project/test_examples.py": {
         "test_what_the_poses_tell_is_found_to_a_percent": (),
         "test_what_the_poses_do_not_tell_is_said": (),
-        "test_progress_speed_and_noise_are_shown": (),
+        "test_speed_and_noise_are_shown": (),
         "test_the_figure_has_motions_and_losses": (),
     },
     "project/test_gallery.py": {
