@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from ..algebra.options import check_kind
 from ..algebra.pytree import map_trailing, static, struct
@@ -139,7 +140,7 @@ def _iterated(
     gradient, (episode, transitions, returns) = jax.grad(loss, has_aux=True)(learner.policy)
     optimizer, critic = settings.optimizers
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        norm = optax.global_norm(gradient)
+        norm = jnp.linalg.norm(ravel_pytree(gradient)[0])
         update, memory = optimizer.update(gradient, learner.policy_memory, learner.policy)
         policy = optax.apply_updates(learner.policy, update)
 
