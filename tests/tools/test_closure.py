@@ -74,6 +74,20 @@ def test_what_does_not_close_is_named():
     np.testing.assert_allclose(errors, 0.125, atol=1e-6)
 
 
+@pytest.mark.slow
+def test_a_cardan_shaft_turns_unevenly():
+    bend, angle, speed = 0.5, 0.8, 3.0
+    system, guess = linkages.cardan_shaft(bend)
+    guess = system.state(q={"in": 0.4, "out": 1.1}, rough=True)
+    program = jax.jit(lambda state: jj.assemble(system, state, q={"in": angle}, qd={"in": speed}))
+    state, closure = program(guess)
+    assert largest_error(closure) < CLOSED
+    qd = jj.speeds(system, state)[system.coordinate("out")][0]
+    # The yoke of the first shaft begins along z.
+    rate = np.cos(bend) / (1 - (np.sin(bend) * np.cos(angle)) ** 2)
+    np.testing.assert_allclose(qd, speed * rate, atol=FITTING)
+
+
 @pytest.mark.parametrize("angle", [0.3, 2.5])
 def test_a_slider_crank_stands_and_moves_by_its_formula(angle):
     crank, rod, speed = 0.3, 0.8, 2.0
