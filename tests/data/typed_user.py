@@ -43,6 +43,15 @@ def effort(knot: jj.optimization.Knot, u: jax.Array) -> jax.Array:
     return jnp.sum(u**2) + jnp.sum(knot.q**2)
 
 
+def planned(system: jj.System, state: jj.State) -> jax.Array:
+    """For the checker alone: it takes long to compile."""
+    problem = jj.optimization.Problem(system, state, effort, horizon=10, dt=1e-2, upper=1.0)
+    plan = jj.optimization.ilqr(problem, iterations=3)
+    drive = jj.optimization.receding_horizon(problem, plan.u, intervals=2)
+    print(plan, plan.converged, jj.optimization.Outcome.START, drive.q)
+    return plan.u
+
+
 def main() -> float:
     world = jj.SystemBuilder(gravity=(0.0, 0.0, -9.81))
     arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.02), com=(0.0, 0.0, -0.5))
@@ -59,10 +68,6 @@ def main() -> float:
     final, readings = jj.rollout(system, state, dt=1e-3, steps=10, record=record)
     cause = jj.Cause(int(info.cause.max()))
     name: str = cause.name
-    problem = jj.optimization.Problem(system, state, effort, horizon=10, dt=1e-2, upper=1.0)
-    plan = jj.optimization.ilqr(problem, iterations=3)
-    drive = jj.optimization.receding_horizon(problem, plan.u, intervals=2)
-    print(plan, plan.converged, jj.optimization.Outcome.START, drive.q)
     height = jj.body_poses(system, final).p[2]
     q, qd = jj.coordinates(system, final), jj.speeds(system, final)
     print(name, len(result), records, readings, system.joint("shoulder").coupling)
