@@ -163,7 +163,7 @@ def load_urdf(
     shapes = _Shapes(roots, folder, sizes, assembly, report, _colors(robot))
     seen = shapes.all("visual", elements[0]) if visuals else ()
     touched = shapes.all("collision", elements[0]) if visuals else ()
-    speeds = _speeds(elements[1], assembly, report)
+    speeds = _speeds(elements[1], assembly)
     report.notes += assembly.notes
     report.tell(strict)
     return Model(
@@ -317,9 +317,7 @@ def _limits(element: Element, *, bounded: bool) -> tuple[list[Callable], float |
     return stops, effort if effort > 0 else None, q
 
 
-def _speeds(
-    elements: Mapping[str, Element], assembly: Assembly, report: Report
-) -> dict[str, float]:
+def _speeds(elements: Mapping[str, Element], assembly: Assembly) -> dict[str, float]:
     """The largest speed of each joint that has one, which is kept as a number."""
     speeds = {}
     for joint, element in elements.items():
@@ -327,7 +325,6 @@ def _speeds(
         speed = 0.0 if limit is None else limit.number("velocity", 0.0)
         if speed > 0 and joint in assembly.coordinates:
             speeds[joint] = speed
-            report.skip("velocity of limit, a number in speed_limits that no force keeps to", limit)
     return speeds
 
 

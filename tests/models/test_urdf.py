@@ -82,8 +82,7 @@ def test_laws_are_those_of_limit_and_dynamics():
             '<dynamics damping="0.4" friction="0.2"/>',
         ),
     )
-    with pytest.warns(LoadWarning, match="velocity of limit, a number in speed_limits .* line 4"):
-        model = load_urdf(text)
+    model = load_urdf(text, strict=True)
     system, state = model.build()
     stop, damping, friction = system.joint("j").laws
     assert [float(x) for x in (stop.lower, stop.upper)] == [0.5, 2.0]
