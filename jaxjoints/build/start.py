@@ -19,6 +19,7 @@ from ..assembly.impulses import no_warm_start
 from ..assembly.layout import engagement_size, mechanism_of
 from ..couplings.coupling import Coupling, Residual
 from ..laws.limits import Limits, Lock
+from ..model.branches import spanning_branches
 from ..model.kinematics import (
     body_twists,
     coordinate_indices,
@@ -59,8 +60,9 @@ def start_state(
 
     1. A body in `pose` stands there, at rest unless it is in `velocity`.
     2. From these bodies and the world on, breadth first and in the order in which joints were
-       added, each joint places the body at its other end by its q and qd, zero by default.
-       Contacts place no bodies.
+       added, each joint places the body at its other end by its q and qd, zero by default. Joints
+       with six coordinates, which hold nothing, place what no other joint reaches. Contacts place
+       no bodies.
     3. A body that no joint connects to those stands with its frame on the world's, at rest, and is
        where its joints go on from.
     4. A joint that closes a loop, and a contact, gets the coordinates that follow from the poses of
@@ -113,33 +115,37 @@ def start_state(
     origin = Pose.identity((1,) * axes, dtype=precision()), still
     # Pose of each body frame in the world, and its twist in body axes.
     motions = {WORLD_INDEX: origin}
+
+    def put(body: int, T: Pose, twist: Array) -> None:
+        """Place a body, at the velocity that is given for it or else at `twist`."""
+        stated = velocity.get(topology.bodies[body])
+        motions[body] = T, twist if stated is None else _body_twist(T, stated)
+
+    branches, roots = spanning_branches(system, [bodies[name] for name in pose])
     for name, T in pose.items():
-        motions[bodies[name]] = T, _body_twist(T, velocity.get(name, still))
+        put(bodies[name], T, still)
+    for root in roots:
+        put(root, *origin)
     coordinates: dict[int, Array] = {}
-    # Joints whose qd counts.
-    driven = set()
-    for body, j in _spanning_tree(ends, len(bodies), [bodies[name] for name in pose]):
-        name = topology.bodies[body]
-        motions[body] = origin
-        if j is not None:
-            end, joint = ends[j], topology.joints[j]
-            zero = jnp.zeros((end.dof,) + (1,) * axes, precision())
-            forward = body == end.child
-            coordinates[j] = q.get(joint, zero)
-            motions[body] = _placed(
-                *joints[j],
-                coordinates[j],
-                qd.get(joint, zero),
-                motions[end.parent if forward else end.child],
-                forward=forward,
-                batch=axes,
-            )
-            _check_finite(joint, joints[j][0], coordinates[j], motions[body])
-            if name not in velocity:
-                driven.add(joint)
-        if name in velocity:
-            T = motions[body][0]
-            motions[body] = T, _body_twist(T, velocity[name])
+    for branch in branches:
+        j, joint = branch.joint, topology.joints[branch.joint]
+        zero = jnp.zeros((ends[j].dof,) + (1,) * axes, precision())
+        coordinates[j] = q.get(joint, zero)
+        placed = _placed(
+            *joints[j],
+            coordinates[j],
+            qd.get(joint, zero),
+            motions[branch.base],
+            forward=branch.side == 0,
+            batch=axes,
+        )
+        _check_finite(joint, joints[j][0], coordinates[j], placed)
+        put(branch.body, *placed)
+    driven = {
+        topology.joints[branch.joint]
+        for branch in branches
+        if topology.bodies[branch.body] not in velocity
+    }
     for joint in () if rough else qd:
         if joint not in driven:
             raise ValueError(
@@ -210,12 +216,11 @@ def _engaged(system: System, state: State) -> Array:
 
 @dataclass(frozen=True)
 class _Ends:
-    """What a joint connects: body indices, its number of coordinates, whether it places bodies."""
+    """What a joint connects: body indices, and its number of coordinates."""
 
     child: int
     parent: int
     dof: int
-    places_bodies: bool
 
 
 @partial(jax.jit, static_argnames=("forward", "batch"))
@@ -303,43 +308,12 @@ def _body_twist(T: Pose, velocity: Array) -> Array:
     return jnp.concatenate([T.rotate_inverse(v) for v in (velocity[:3], velocity[3:])], axis=0)
 
 
-def _spanning_tree(
-    ends: list[_Ends], bodies: int, placed: list[int]
-) -> list[tuple[int, int | None]]:
-    """The order in which bodies are placed: each with its joint, or None for a body at the origin.
-
-    bodies: how many there are; placed: indices of those whose pose is known
-    """
-    joints_at: dict[int, list[int]] = {}
-    for j, end in enumerate(ends):
-        if end.places_bodies:
-            joints_at.setdefault(end.child, []).append(j)
-            joints_at.setdefault(end.parent, []).append(j)
-    queue, seen, tree = [WORLD_INDEX, *placed], {WORLD_INDEX, *placed}, []
-    visited = 0
-    for root in [WORLD_INDEX, *range(bodies)]:
-        if root not in seen:
-            seen.add(root)
-            queue.append(root)
-            tree.append((root, None))
-        while visited < len(queue):
-            body = queue[visited]
-            visited += 1
-            for j in joints_at.get(body, ()):
-                other = ends[j].parent if ends[j].child == body else ends[j].child
-                if other not in seen:
-                    seen.add(other)
-                    queue.append(other)
-                    tree.append((other, j))
-    return tree
-
-
 def _ends(system: System) -> list[_Ends]:
     """What each joint connects, in the order of the joints."""
     ends: dict[int, _Ends] = {}
     for group in system.groups:
         for j, child, parent in zip(group.joints, group.child, group.parent, strict=True):
-            ends[j] = _Ends(child, parent, group.coupling.dof, group.coupling.places_bodies)
+            ends[j] = _Ends(child, parent, group.coupling.dof)
     return [ends[j] for j in range(len(ends))]
 
 

@@ -6,7 +6,6 @@ that close loops, and contacts, are not in the tree; they constrain ν.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ from ..algebra.dense import multiply, multiply_transposed
 from ..algebra.places import take
 from ..algebra.pytree import expand_trailing, replace
 from ..algebra.spatial import cross, quat_multiply, quat_rotate
+from ..model.branches import Branch, spanning_branches
 from ..model.kinematics import (
     Kinematics,
     Mechanism,
@@ -32,16 +32,6 @@ from ..model.kinematics import (
 )
 from ..model.state import State
 from ..model.system import System
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A joint of the tree: it places `body` from `base`; side: 0 if the body is its child."""
-
-    joint: int
-    body: int
-    base: int
-    side: int
 
 
 @dataclass(frozen=True)
@@ -80,17 +70,29 @@ class SpanningTree:
 def spanning_tree(system: System) -> SpanningTree:
     """The tree of joints breadth first from the world, in the order in which they were added.
 
-    Bodies of prescribed motion are placed as the world is. Bodies that the world is not connected
-    to are roots, in the order of bodies.
+    Bodies of prescribed motion are placed as the world is. Joints that hold nothing place what no
+    other joint reaches. Where nothing leads to the world, the first body is a root.
     """
-    joints = {
-        joint: (group.child[i], group.parent[i], group.start[i], group.coupling.dof, places)
+    topology = system.topology
+    prescribed = [body for body, moves in enumerate(topology.moving) if not moves]
+    branches, roots = spanning_branches(system, prescribed)
+    depth: dict[int, int] = {}
+    for branch in branches:
+        depth[branch.body] = depth.get(branch.base, -1) + 1
+    levels = [
+        tuple(branch for branch in branches if depth[branch.body] == level)
+        for level in sorted(set(depth.values()))
+    ]
+    used = {branch.joint for branch in branches}
+    coordinates = [
+        start + i
         for group in system.groups
-        for places in (group.coupling.places_bodies,)
-        for i, joint in enumerate(group.joints)
-    }
-    edges = tuple((j, *joints[j]) for j in sorted(joints))
-    return _tree(edges, system.topology.joints, system.topology.moving)
+        for j, start in zip(group.joints, group.start, strict=True)
+        for i in range(group.coupling.dof)
+        if j in used
+    ]
+    loops = tuple(name for j, name in enumerate(topology.joints) if j not in used)
+    return SpanningTree(tuple(levels), tuple(sorted(coordinates)), roots, loops)
 
 
 def world_twists(mechanism: Mechanism, tree: SpanningTree, state: State, speeds: Array) -> Array:
@@ -186,7 +188,8 @@ def _world_twists(
     for level in tree.levels:
         here = slice(start, start + len(level))
         start = here.stop
-        base = np.array([order.index(branch.base) for branch in level])
+        # The world is the last of all bodies.
+        base = np.array([order.index(branch.base % own.shape[1]) for branch in level])
         moved = multiply_transposed(far[:, :, here], take(twist, base, 1))
         placed = stored(multiply)(near[:, :, here], r[:, here] - moved)
         twist = jnp.concatenate([twist, placed], axis=1)
@@ -205,40 +208,6 @@ def moving_on(state: State) -> State:
         quaternion=0.5 * quat_multiply(spin, state.quaternion),
         time=jnp.ones_like(state.time),
     )
-
-
-@lru_cache(maxsize=256)
-def _tree(edges: tuple, names: tuple[str, ...], moving: tuple[bool, ...]) -> SpanningTree:
-    world = len(moving)
-    placed = {world, *(b for b, moves in enumerate(moving) if not moves)}
-    ends = {
-        j: tuple(world if b < 0 else b for b in (child, parent)) for j, child, parent, *_ in edges
-    }
-    places = {j: edge[-1] for j, *edge in edges}
-    levels, used, roots = [], set(), []
-    while True:
-        level = []
-        for j, (child, parent) in ends.items():
-            if j in used or not places[j]:
-                continue
-            reached = {branch.body for branch in level}
-            for side, (body, base) in enumerate(((child, parent), (parent, child))):
-                if base in placed and body not in placed | reached:
-                    level.append(Branch(j, body, base, side))
-                    used.add(j)
-                    break
-        if level:
-            levels.append(tuple(level))
-            placed |= {branch.body for branch in level}
-            continue
-        left = [b for b in range(world) if b not in placed]
-        if not left:
-            break
-        roots.append(left[0])
-        placed.add(left[0])
-    coordinates = [start + i for j, _, _, start, dof, _ in edges if j in used for i in range(dof)]
-    loops = tuple(names[j] for j in ends if j not in used)
-    return SpanningTree(tuple(levels), tuple(sorted(coordinates)), tuple(roots), loops)
 
 
 def _rows(

@@ -165,6 +165,7 @@ class Draft:
         self.poses = {jj.WORLD: jj.Pose.identity()}
         self.masses = {jj.WORLD: self.mass}
         self.q: dict[str, np.ndarray] = {}
+        self.qd: dict[str, np.ndarray] = {}
         self.kinds: dict[str, str] = {}
 
     def say(self, line: str) -> None:
@@ -237,14 +238,14 @@ class Draft:
             frame_D=D,
             laws=laws,
             q=q,
-            qd=qd,
             enabled=self.random.choice((None,) * 9 + (True,)),
             max_effort=None
             if not kinds or self.random.random() < 0.9
             else np.full(len(kinds), most),
         )
         self.poses[child] = self.poses[parent] @ D @ posed(coupling, q) @ C.inverse()
-        self.q[f"to {child}"], self.kinds[f"to {child}"] = q, kinds
+        joint = f"to {child}"
+        self.q[joint], self.qd[joint], self.kinds[joint] = q, qd, kinds
         self.say(f"{name} to {child} from {parent}: q {q}, qd {qd}, laws {laws}")
 
     def loop_joint(self, name: str, child: str, parent: str) -> None:
@@ -459,7 +460,9 @@ def mechanism(random: Random, most: int = 5, environments: int = ENVIRONMENTS) -
         draft.field("field")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        system, state = draft.world.build()
+        system, _ = draft.world.build()
+        # Rough: a joint that closes a loop may be one of those whose speeds were drawn.
+        state = system.state(q=draft.q, qd=draft.qd, rough=True)
     generator = np.random.default_rng(random.randrange(2**32))
     system = varied(generator, system, environments)
     state = jj.replicate(state, environments)
