@@ -1,28 +1,29 @@
 """A system as URDF, as far as the format can say what it is."""
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..couplings.linear import Slider
+from ..algebra.spatial import Pose, twist_of
+from ..couplings.coupling import Coupling
 from ..couplings.planar import Planar
 from ..couplings.rigid import Fixed, Free
-from ..couplings.rotary import Hinge
 from ..laws.friction import DryFriction
 from ..laws.limits import Limits
 from ..laws.springs import Damping
 from ..laws.transmissions import Mimic
 from ..model.system import WORLD, WORLD_INDEX, System
 from .errors import LoadWarning
-from .mechanism import IDENTITY, Frame, inverse, product
+from .mechanism import IDENTITY, UNBOUNDED, Frame, inverse, product
 
-TYPES = {Hinge: "continuous", Slider: "prismatic", Fixed: "fixed", Free: "floating"}
-TYPES |= {Planar: "planar"}
-# In place of a bound that there is not, where URDF asks for one.
-FAR = 1e30
+WHOLE = {Fixed: "fixed", Free: "floating", Planar: "planar"}
+# Roundings by which parts of a pose may differ that are the same.
+ROUNDINGS = 100
 
 
 def to_urdf(system: System, *, name: str = "robot", strict: bool = True) -> str:
@@ -32,8 +33,11 @@ def to_urdf(system: System, *, name: str = "robot", strict: bool = True) -> str:
     stands where its joint does. Bodies that no joint leads to are free: one alone is the base,
     others are on floating joints of a link "world". Start states are not written.
 
-    What URDF can say: `Hinge`, `Slider`, `Planar`, `Fixed`, `Free` joints that form a tree; of
-    their laws the bounds of `Limits`, `Damping` and `DryFriction`; max_effort; `Mimic`.
+    What URDF can say: joints that form a tree and are `Planar`, `Fixed`, `Free`, or hinges and
+    sliders one after the other, as `Hinge`, `Universal`, `Gimbal`, `Cylindrical` or a `Chain` of
+    such; of their laws the bounds of `Limits`, `Damping` and `DryFriction`; max_effort; `Mimic`.
+    Several hinges and sliders stand between links without mass. They are named after the parts of
+    "a+b" where the joint's name has one for each coordinate, else "knee.0", "knee.1".
 
     name: of the robot
     strict: raise for what URDF cannot say; False leaves it out with one `LoadWarning`
@@ -70,7 +74,8 @@ class _Writer:
         joints, leading = [], set()
         for joint in system.topology.joints:
             one = system.joint(joint)
-            if type(one.coupling) not in TYPES:
+            parts = _parts(joint, one.coupling)
+            if parts is None:
                 self.lost.append(f"joint {joint!r}: {type(one.coupling).__name__}")
                 continue
             child = one.child[0]
@@ -79,20 +84,20 @@ class _Writer:
                     f"joint {joint!r}: closes a loop, which URDF cannot say; leave it out"
                 )
             leading.add(child)
-            self.frames[child] = _frame(one.frame_C)
-            joints.append((joint, one))
+            self.frames[child] = product(_frame(one.frame_C), parts[1])
+            joints.append((joint, one, parts[0]))
         for i in range(len(system.topology.bodies)):
             self.frames.setdefault(i, IDENTITY)
         self._read_transmissions()
         self.lost += [f"constraint {constraint!r}" for constraint in system.topology.constraints]
         self.lost += [f"field {field!r}" for field in system.topology.fields]
         roots = [i for i in range(len(system.topology.bodies)) if i not in leading]
-        on_world = any(one.parent[0] == WORLD_INDEX for _, one in joints) or len(roots) > 1
+        on_world = any(one.parent[0] == WORLD_INDEX for _, one, _ in joints) or len(roots) > 1
         lines = [f"<robot name={quoteattr(name)}>"]
         if on_world:
             lines.append(f"  <link name={quoteattr(WORLD)}/>")
         lines += [self._link(i) for i in range(len(system.topology.bodies))]
-        lines += [self._joint(joint, one) for joint, one in joints]
+        lines += [line for joint in joints for line in self._joints(*joint)]
         for i in roots if on_world else ():
             body = system.topology.bodies[i]
             lines.append(_element(f"free {body}", "floating", WORLD, body, IDENTITY, ""))
@@ -127,51 +132,121 @@ class _Writer:
             f'<mass value="{_number(system.mass[i])}"/><inertia {inertia}/></inertial></link>'
         )
 
-    def _joint(self, name: str, one: Any) -> str:
-        kind = TYPES[type(one.coupling)]
+    def _joints(self, name: str, one: Any, parts: list["_Part"]) -> list[str]:
+        """A joint of the system, as one or several of URDF with links without mass between them."""
         bodies = (*self.system.topology.bodies, WORLD)
-        child, parent = one.child[0], one.parent[0]
-        origin = product(inverse(self.frames[parent]), _frame(one.frame_D))
-        inside = ""
-        if kind in ("continuous", "prismatic"):
-            inside += f'<axis xyz="{_numbers(one.coupling.axis)}"/>'
-        elif kind == "planar":
-            inside += '<axis xyz="0 0 1"/>'
+        parent, child = bodies[one.parent[0]], bodies[one.child[0]]
+        origin = product(inverse(self.frames[one.parent[0]]), _frame(one.frame_D))
+        if one.enabled is not None:
+            self.lost.append(f"joint {name!r}: its switch")
+        lines = []
+        for i, part in enumerate(parts):
+            last = i == len(parts) - 1
+            link = child if last else f"{part.name} of {name}"
+            if not last:
+                lines.append(f"  <link name={quoteattr(link)}/>")
+            scalar = part.kind in ("continuous", "prismatic")
+            laws = [law for law in one.laws if law.coordinate == i] if scalar else one.laws
+            effort = one.max_effort[i] if scalar and one.max_effort is not None else UNBOUNDED
+            kind, inside = self._inside(part, scalar, laws, effort)
+            inside += self.mimics.get(part.name, "")
+            origin = product(origin, part.frame)
+            lines.append(_element(part.name, kind, parent, link, origin, inside))
+            parent, origin = link, IDENTITY
+        return lines
+
+    def _inside(self, part: "_Part", scalar: bool, laws: Any, effort: Any) -> tuple[str, str]:
+        """Type of a joint of URDF, and the elements of its axis, limits, damping and friction."""
+        kind, inside = part.kind, ""
+        if part.axis is not None:
+            inside += f'<axis xyz="{_numbers(part.axis)}"/>'
         bounds: dict[str, Any] = {}
         dynamics: dict[str, Any] = {}
-        for law in one.laws:
-            scalar = kind in ("continuous", "prismatic")
-            if scalar and isinstance(law, Limits) and not bounds and type(law) is Limits:
+        for law in laws:
+            if scalar and type(law) is Limits and not bounds:
                 bounds = {
-                    "lower": -FAR if law.lower is None else law.lower,
-                    "upper": FAR if law.upper is None else law.upper,
+                    "lower": -UNBOUNDED if law.lower is None else law.lower,
+                    "upper": UNBOUNDED if law.upper is None else law.upper,
                 }
                 if law.stiffness is not None:
-                    self.lost.append(f"joint {name!r}: stiffness and damping of its Limits")
+                    self.lost.append(f"joint {part.name!r}: stiffness and damping of its Limits")
             elif scalar and type(law) is Damping and "damping" not in dynamics:
                 dynamics["damping"] = law.damping
             elif scalar and type(law) is DryFriction and "friction" not in dynamics:
                 dynamics["friction"] = law.friction
             else:
-                self.lost.append(f"joint {name!r}: {type(law).__name__}")
-        effort = FAR
-        if one.max_effort is not None and one.coupling.dof == 1:
-            effort = one.max_effort[0]
+                self.lost.append(f"joint {part.name!r}: {type(law).__name__}")
         if kind == "continuous" and bounds:
             kind = "revolute"
         elif kind == "prismatic":
-            bounds = bounds or {"lower": -FAR, "upper": FAR}
-        if bounds or effort != FAR:
+            bounds = bounds or {"lower": -UNBOUNDED, "upper": UNBOUNDED}
+        if bounds or effort != UNBOUNDED:
             bounds |= {"effort": effort, "velocity": 0.0}
             shown = " ".join(f'{key}="{_number(value)}"' for key, value in bounds.items())
             inside += f"<limit {shown}/>"
         if dynamics:
             shown = " ".join(f'{key}="{_number(value)}"' for key, value in dynamics.items())
             inside += f"<dynamics {shown}/>"
-        inside += self.mimics.get(name, "")
-        if one.enabled is not None:
-            self.lost.append(f"joint {name!r}: its switch")
-        return _element(name, kind, bodies[parent], bodies[child], origin, inside)
+        return kind, inside
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A joint of URDF; frame: where it stands in the frame of the part before, or in D."""
+
+    name: str
+    kind: str
+    axis: np.ndarray | None
+    frame: Frame = IDENTITY
+
+
+def _parts(name: str, coupling: Coupling) -> tuple[list[_Part], Frame] | None:
+    """A joint as joints of URDF, and the frame of the last one's link in C; None if it is none.
+
+    Each coordinate of hinges and sliders in series moves C about or along a line. Their pose is
+    the product of these motions, about the lines as they lie where all coordinates are 0, and of
+    the pose there.
+    """
+    if type(coupling) in WHOLE:
+        axis = np.array([0.0, 0.0, 1.0]) if type(coupling) is Planar else None
+        return [_Part(name, WHOLE[type(coupling)], axis)], IDENTITY
+    n, names = coupling.dof, name.split("+")
+    if not n or coupling.velocity_rows or not coupling.places_bodies:
+        return None
+    if len(names) != n:
+        names = [name] if n == 1 else [f"{name}.{i}" for i in range(n)]
+    start, rates = jax.jit(_motions)(coupling, jnp.zeros(n))
+    same = ROUNDINGS * float(jnp.finfo(start.p.dtype).eps) * max(1.0, float(jnp.abs(start.p).max()))
+    some = 0.1 + 0.3 * np.arange(n) / n
+    parts, motion, here = [], Pose.identity(dtype=start.p.dtype), np.zeros(3)
+    for part, ω, v, q in zip(names, *np.asarray(rates), some, strict=True):
+        turns = np.linalg.norm(ω) > same
+        axis = ω if turns else v
+        if not (abs(np.linalg.norm(axis) - 1) < same and abs(ω @ v) < same):
+            return None
+        # The point of the line that is nearest to D.
+        place = np.cross(ω, v - np.cross(ω, start.p)) if turns else here
+        kind = "continuous" if turns else "prismatic"
+        parts.append(_Part(part, kind, axis, (np.eye(3), place - here)))
+        at, here = Pose.translation(jnp.asarray(place)), place
+        motion @= at @ Pose.about(axis, q) @ at.inverse() if turns else Pose.along(axis, q)
+    R, p = _frame(jax.jit(type(coupling).pose)(coupling, jnp.asarray(some)))
+    reached = _frame(motion @ start)
+    if not (np.abs(R - reached[0]).max() < same and np.abs(p - reached[1]).max() < same):
+        return None
+    R, p = _frame(start)
+    return parts, inverse((R, p - here))
+
+
+def _motions(coupling: Coupling, q: jax.Array) -> tuple[Pose, tuple[jax.Array, jax.Array]]:
+    """T_CD, and for each coordinate the rates of C's angle and origin in D, (coordinates, 3)."""
+
+    def rate(direction):
+        T, change = jax.jvp(coupling.pose, (q,), (direction,))
+        twist = twist_of(T, change)
+        return T.rotate(twist[3:]), T.rotate(twist[:3])
+
+    return coupling.pose(q), jax.vmap(rate)(jnp.eye(len(q)))
 
 
 def _element(name: str, kind: str, parent: str, child: str, origin: Frame, inside: str) -> str:

@@ -30,7 +30,7 @@ ZERO_SHARE, ZERO_RADIUS = 1e-14, 1e-6
 LEAST_SHARE, LEAST_RADIUS = 1e-6, 1e-3
 # Axes are at right angles below this cosine, and in line below this sine.
 SQUARE, IN_LINE = 1e-12, 1e-3
-# In place of an effort without bound.
+# In place of a bound or an effort where there is none.
 UNBOUNDED = 1e30
 IDENTITY = np.eye(3), np.zeros(3)
 

@@ -25,7 +25,16 @@ from ..laws.transmissions import Mimic, Weighted
 from .errors import LoadError, shown
 from .files import Refused, Roots
 from .geometry import GREY, Box, Capsule, Cylinder, Mesh, Shape, Sphere, Visual
-from .mechanism import IDENTITY, Assembly, Connection, Frame, Link, product, refusing
+from .mechanism import (
+    IDENTITY,
+    UNBOUNDED,
+    Assembly,
+    Connection,
+    Frame,
+    Link,
+    product,
+    refusing,
+)
 from .meshes import Unreadable, read_mesh
 from .model import Model
 from .report import Report
@@ -85,12 +94,12 @@ def load_urdf(
 
     A body's frame is that of its link. Joint types become couplings: revolute and continuous
     `Hinge`, prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`.
-    Laws: `Limits` from lower and upper (hard stops; an absent side is free), `Damping`,
-    `DryFriction`; `max_effort` from effort. Equal limits lock the joint. A mimic joint is a `Mimic`
-    transmission, which holds the joint by a force. Joints start at 0 or the nearest value within
-    their limits, mimics at what they mimic. An effort or velocity of 0 means none is known. Limits
-    of velocity are what a controller keeps to: they are numbers in `Model.speed_limits`, and no
-    force acts where a joint is faster.
+    Laws: `Limits` from lower and upper (hard stops; an absent side is free, and one of 1e30 and
+    more), `Damping`, `DryFriction`; `max_effort` from effort. Equal limits lock the joint. A mimic
+    joint is a `Mimic` transmission, which holds the joint by a force. Joints start at 0 or the
+    nearest value within their limits, mimics at what they mimic. An effort or velocity of 0 means
+    none is known. Limits of velocity are what a controller keeps to: they are numbers in
+    `Model.speed_limits`, and no force acts where a joint is faster.
 
     Links that fixed joints connect become one body, named after the first. A link without mass
     that a fixed joint carries joins its parent's body. One between two moving joints becomes no
@@ -304,17 +313,18 @@ def _limits(element: Element, *, bounded: bool) -> tuple[list[Callable], float |
     if limit is None:
         return [], None, 0.0
     effort = limit.number("effort", 0.0)
-    lower, upper = (
-        limit.number(side) if bounded and side in limit.attributes else None
-        for side in ("lower", "upper")
-    )
+    sides = {"lower": None, "upper": None}
+    for side in sides if bounded else ():
+        bound = limit.number(side, UNBOUNDED)
+        sides[side] = bound if abs(bound) < UNBOUNDED else None
+    lower, upper = sides.values()
     stops = []
     if lower is not None or upper is not None:
         if lower is not None and upper is not None and lower > upper:
             raise limit.error(f"lower {lower:g} must not be above upper {upper:g}")
         stops.append(lambda i: Limits(lower, upper, coordinate=i))
     q = float(np.clip(0.0, lower, upper)) if stops else 0.0
-    return stops, effort if effort > 0 else None, q
+    return stops, effort if 0 < effort < UNBOUNDED else None, q
 
 
 def _speeds(elements: Mapping[str, Element], assembly: Assembly) -> dict[str, float]:

@@ -70,6 +70,49 @@ def test_frames_laws_and_efforts_are_kept():
         )
 
 
+TURNED = jj.Pose.from_rotation_vector(jnp.array([0.3, -0.2, 0.4]), jnp.array([0.1, 0.2, -0.3]))
+SERIES = {
+    "universal": jj.Universal((0.0, 0.0, 2.0), (0.6, 0.8, 0.5)),
+    "gimbal": jj.Gimbal("YXZ"),
+    "cylindrical": jj.Cylindrical((0.0, 3.0, 4.0)),
+    "double hinge": jj.DoubleHinge(0.4),
+    "prismatic rotoide": jj.PrismaticRotoide(),
+    "free euler": jj.FreeEuler("XZY"),
+    "chain": jj.Chain(jj.Slider((1.0, 2.0, 0.0)), jj.Universal(), TURNED),
+    "wheel": jj.Hinge2(),
+}
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_joints_of_several_coordinates_are_hinges_and_sliders_in_series(name):
+    world = jj.SystemBuilder()
+    frames = {"frame_C": TURNED, "frame_D": TURNED.inverse()}
+    for body, parent in (("a", jj.WORLD), ("b", "a")):
+        world.body(body, mass=1.0, inertia=(0.1, 0.2, 0.25), com=(0.1, -0.2, 0.3))
+        coupling = SERIES[name] if body == "b" else jj.Hinge()
+        laws = [jj.Damping(0.3, coordinate=coupling.dof - 1)]
+        world.joint(f"to {body}", coupling, child=body, parent=parent, laws=laws, **frames)
+    system, _ = world.build()
+    again, _ = reloaded(system)
+    (joined,) = set(again.topology.joints) - {"to a"}
+    assert joined == "+".join(f"to b.{i}" for i in range(SERIES[name].dof))
+    (damping,) = again.joint(joined).laws
+    assert (float(damping.damping), damping.coordinate) == (0.3, SERIES[name].dof - 1)
+    q = np.linspace(-0.4, 0.7, SERIES[name].dof)
+    one, other = system.state(q={"to a": 0.2, "to b": q}), again.state(q={"to a": 0.2, joined: q})
+    np.testing.assert_allclose(other.position, one.position, atol=1e-12)
+
+
+@pytest.mark.parametrize("coupling", [jj.Helical(0.1), jj.Ball(), jj.Rope()])
+def test_what_is_no_series_of_hinges_and_sliders_is_named(coupling):
+    world = jj.SystemBuilder()
+    world.body("a", mass=1.0, inertia=(0.1, 0.2, 0.25))
+    world.joint("j", coupling, child="a", q=np.full(coupling.dof, 0.1))
+    system, _ = world.build()
+    with pytest.raises(ValueError, match=f"joint 'j': {type(coupling).__name__}"):
+        to_urdf(system)
+
+
 def test_free_bodies_float():
     world = jj.SystemBuilder()
     for name in "ab":
