@@ -7,7 +7,7 @@ from jax import Array
 
 from ..algebra.pytree import expand
 from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate_inverse
-from ..laws.limits import LimitForce, Limits
+from ..laws.limits import LimitForce, Limits, Lock
 from .batch import batch_shape, by_device
 from .kinematics import (
     Mechanism,
@@ -97,13 +97,19 @@ def momentum(system: System, state: State) -> Array:
 
 
 def coordinate_limits(system: System) -> np.ndarray:
-    """Tightest bounds of each coordinate by its laws, (environments or 1, coordinates, 2)."""
+    """Tightest bounds of each coordinate by its laws, (environments or 1, coordinates, 2).
+
+    A lock that is always engaged bounds its coordinate from both sides.
+    """
     found = []
     for group in system.groups:
         for law in group.laws:
-            if not isinstance(law, Limits | LimitForce):
-                continue
-            for side, bound in enumerate((law.lower, law.upper)):
+            bounds = None, None
+            if isinstance(law, Limits | LimitForce):
+                bounds = law.lower, law.upper
+            elif isinstance(law, Lock) and law.engaged is None:
+                bounds = law.value, law.value
+            for side, bound in enumerate(bounds):
                 if bound is not None:
                     bound = np.asarray(bound, float)
                     at = [start + law.coordinate for start in group.start]

@@ -141,6 +141,7 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
     )
     q, limits = measured["q"], coordinate_limits(system)[0]
     mobility = 6 * int(moving.sum()) - rank
+    held = int((limits[:, 0] == limits[:, 1]).sum())
     findings = [
         *(
             f"{name} is open by {error:.2g} m or rad; take `assemble`, or move its frames or the "
@@ -175,7 +176,8 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
             _bodies(system),
             _joints(system, q, limits, measured["errors"]),
             f"moving bodies: {moving.sum()}, joints: {len(topology.joints)}, coordinates: "
-            f"{system.coordinates}, transmissions: {len(topology.transmissions)}\n"
+            f"{system.coordinates}{f' ({held} locked)' if held else ''}, transmissions: "
+            f"{len(topology.transmissions)}\n"
             f"constraint rows: {len(G)}, of rank {rank}, degrees of freedom: {mobility}, redundant "
             f"rows: {len(G) - rank}\n"
             f"degrees of freedom by count (Grübler): {6 * moving.sum() - len(G)}"
@@ -317,10 +319,13 @@ def _outside(system: System, q: np.ndarray, limits: np.ndarray) -> list[str]:
     for name in system.topology.joints:
         at = system.coordinate(name)
         for k in range(at.start, at.stop):
-            if not limits[k, 0] - OPEN <= q[k] <= limits[k, 1] + OPEN:
+            lower, upper = limits[k]
+            if not lower - OPEN <= q[k] <= upper + OPEN:
+                start = f"joint {name!r} starts at {q[k]:.4g}"
                 found.append(
-                    f"joint {name!r} starts at {q[k]:.4g}, outside {_bounds(limits[k])}; "
-                    "start within or widen the limits"
+                    f"{start} and is {_bounds(limits[k])}; start there or change the lock"
+                    if lower == upper
+                    else f"{start}, outside {_bounds(limits[k])}; start within or widen the limits"
                 )
     return found
 
@@ -340,6 +345,8 @@ def _short(name: str) -> str:
 
 
 def _bounds(limits: np.ndarray) -> str:
+    if limits[0] == limits[1]:
+        return f"locked at {limits[0]:.4g}"
     return f"[{limits[0]:.4g}, {limits[1]:.4g}]"
 
 

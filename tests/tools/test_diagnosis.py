@@ -52,6 +52,15 @@ def test_a_start_outside_the_limits_is_found():
     assert f"! {finding}" in str(diagnose(system, outside))
 
 
+def test_a_lock_is_shown_and_a_start_off_it_is_found():
+    system, _ = pendulum(q=0.5, laws=[jj.Lock(0.5)])
+    for q, findings in ((0.5, ()), (0.2, ("starts at 0.2 and is locked at 0.5",))):
+        found = diagnose(system, system.state(q={"pivot": q}, rough=True))
+        assert "locked at 0.5" in found.tables and "coordinates: 1 (1 locked)" in found.tables
+        for finding, wanted in zip(found.findings, findings, strict=True):
+            assert wanted in finding
+
+
 def test_masses_far_apart_are_found():
     world = jj.SystemBuilder()
     for name, mass in (("light", 1e-3), ("heavy", 1e3)):
