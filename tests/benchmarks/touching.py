@@ -1,10 +1,10 @@
 """Gymnasium's walkers on the ground beside MuJoCo: how far they go apart, why, and how they rest.
 
-    python tests/benchmarks/touching.py ASSETS [--only ant,hopper] [--rest ant]
+    python tests/benchmarks/touching.py ASSETS [--only ant,hopper] [--rest none]
 
 ASSETS: the folder of gymnasium's MJCF files. From the pose of the file, 1 mm above the ground, with
 random speeds and without controls, in float64, by semi-implicit Euler steps of 1 ms in both. Prints
-how far centres of mass are from those of MuJoCo after some times:
+how far the links' frames are from those of MuJoCo after some times:
 
     off           without contacts and stops, where both integrate the same equations
     same stops    without friction, our stops exchanged for rows that are MuJoCo's
@@ -36,7 +36,8 @@ import jaxjoints as jj  # noqa: E402
 from jaxjoints.models import load_mjcf  # noqa: E402
 from support.mujoco_states import name_of, state_of  # noqa: E402
 
-FILES, RESTING = ("ant", "half_cheetah", "hopper", "walker2d_v5"), ("ant",)
+FILES = ("ant", "half_cheetah", "hopper", "humanoid", "walker2d_v5")
+RESTING = ("ant",)
 DT, TIMES, REST = 1e-3, (0.02, 0.05, 0.1), 3.0
 DROP = 1e-3  # above the ground at the start [m]
 SPEED = 0.3  # deviation of all speeds at the start [m/s, rad/s]
@@ -155,20 +156,25 @@ def compared(path, steps, *, flags="", friction=True, same=False, speed=SPEED):
     d.qpos[:] = lifted(quietly(mujoco.MjModel.from_xml_string, text_of(path)))
     d.qvel[:] = speed * np.random.default_rng(0).normal(size=m.nv)
     mujoco.mj_forward(m, d)
-    bodies = [
-        next(k for k in range(m.nbody) if name_of(m, "BODY", k) == body)
-        for body in system.topology.bodies
-    ]
-    start = d.xipos[bodies].T.copy()
+    # What MuJoCo calls bodies are links here: of those fixed to each other several are one body.
+    links = [k for k in range(1, m.nbody) if name_of(m, "BODY", k) in model.frames]
+    places = [model.frames[name_of(m, "BODY", k)] for k in links]
+    carriers = np.array([system.body(body) for body, _ in places])
+    at = jnp.stack([jnp.asarray(frame[0], float) for _, frame in places], axis=1)
+    start = d.xpos[links].T.copy()
     state = quietly(state_of, model, system, m, d)
-    keep = lambda state, info: (state.position, info.ok)  # noqa: E731
+
+    def keep(state, info):
+        T = jj.body_poses(system, state)
+        return jax.tree.map(lambda x: x[:, carriers], T).apply(at), info.ok
+
     run = jax.jit(partial(jj.rollout, dt=DT, steps=steps, record=keep))
     end, (found, ok) = run(system, state)
     theirs = np.zeros(found.shape)
     for i in range(steps):
         mujoco.mj_step(m, d)
         mujoco.mj_forward(m, d)
-        theirs[i] = d.xipos[bodies].T
+        theirs[i] = d.xpos[links].T
     apart = np.abs(np.asarray(found) - theirs).max((1, 2))
     moved = np.abs(theirs - start).max((1, 2))
     return apart, moved, (system, end, m, d, float(ok.mean()))
@@ -208,7 +214,7 @@ def main():
     parser.add_argument("--rest", default=",".join(RESTING))
     options = parser.parse_args()
     moving, resting = (
-        [options.folder / f"{name}.xml" for name in names.split(",") if name]
+        [options.folder / f"{name}.xml" for name in names.split(",") if name != "none"]
         for names in (options.only, options.rest)
     )
     cases = {
