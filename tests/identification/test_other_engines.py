@@ -1,4 +1,4 @@
-"""Numbers of motions that ODE and ArtiSynth recorded, found within one per cent."""
+"""Numbers of motions that ODE, ArtiSynth and MuJoCo recorded, found within one per cent."""
 
 import jax
 import jax.numpy as jnp
@@ -140,3 +140,25 @@ def test_the_friction_of_odes_sliding_box():
     found = identify(residual, unknowns, key=KEY, starts=8, iterations=20, polish=8)
     assert found.values["mu"] == pytest.approx(case["surface"]["mu"], rel=PER_CENT)
     assert found.uncertainty["mu"] < 0.01
+
+
+def test_mass_stop_and_friction_of_mujocos_arm():
+    """Under a known torque, from the angle alone, into a soft stop and back."""
+    case = oracle.load("mujoco_motions")["arm_into_stop"]
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, -9.81))
+    world.body("arm", mass=1.0, inertia=(case["inertia"],) * 3, com=case["com"])
+    laws = [jj.Limits(upper=0.5, stiffness=40.0, damping=1.0), jj.DryFriction(0.2)]
+    world.joint("hinge", jj.Hinge((0.0, 1.0, 0.0)), child="arm", laws=laws)
+    system, _ = world.build()
+    truth = {f"joint.hinge.limits.{field}": case[field] for field in ("stiffness", "damping")}
+    truth |= {"body.arm.mass": case["mass"], "joint.hinge.dry_friction.friction": case["friction"]}
+    unknowns = {path: Positive(3.0) for path in truth}
+    truth["joint.hinge.limits.upper"] = case["upper"]
+    unknowns["joint.hinge.limits.upper"] = Unknown(0.2, 0.6)
+    torque = jj.Control(effort=np.array(case["torque"])[:, None])
+    start = [case["q0"]], [0.0]
+    one = Recording(np.array(case["q"])[:, None], 1e-4, case["dt"], *start, control=torque)
+    options = {"key": KEY, "starts": 2, "polish": 10, "substeps": 40}
+    found = fit(system, unknowns, one, angles, **options).identified
+    assert max(off(found, truth).values()) < PER_CENT, off(found, truth)
+    assert not found.left_open
