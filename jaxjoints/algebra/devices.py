@@ -16,8 +16,8 @@ def placement(arrays: Iterable[Array], axes: int) -> NamedSharding | None:
     there XLA alone knows, and divides the work by itself.
     """
     for x in arrays:
-        held = jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
-        if not isinstance(held, NamedSharding) or held.mesh.size == 1 or x.ndim < axes:
+        held = _sharding(x)
+        if not _is_on_several(held) or x.ndim < axes:
             continue
         spec = (*held.spec, *(None,) * (x.ndim - len(held.spec)))[x.ndim - axes :]
         if any(name is not None for name in spec):
@@ -25,10 +25,37 @@ def placement(arrays: Iterable[Array], axes: int) -> NamedSharding | None:
     return None
 
 
+def on_several(arrays: Iterable[Any]) -> bool:
+    """Whether some of the arrays lie on several devices, whole or in parts."""
+    return any(isinstance(x, Array) and _is_on_several(_sharding(x)) for x in arrays)
+
+
+def _sharding(x: Array) -> Any:
+    return jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
+
+
+def _is_on_several(held: Any) -> bool:
+    return isinstance(held, NamedSharding) and held.mesh.size > 1
+
+
 def holders(placed: NamedSharding) -> int:
     """Number of devices over which a batch is spread."""
     parts = (names if isinstance(names, tuple) else (names,) for names in placed.spec if names)
     return math.prod(placed.mesh.shape[name] for names in parts for name in names)
+
+
+def dealt_out(placed: NamedSharding, axes: int, batched: Any) -> Any:
+    """A tree of arrays with batch axes at the end, as `on_each_device` returns them: each device
+    holds its environments. What is traced stays as it is.
+    """
+
+    def put(x: Any) -> Any:
+        if isinstance(x, jax.core.Tracer):
+            return x
+        spec = PartitionSpec(*(None,) * (x.ndim - axes), *placed.spec)
+        return jax.device_put(x, NamedSharding(placed.mesh, spec))
+
+    return jax.tree.map(put, batched)
 
 
 def on_each_device(

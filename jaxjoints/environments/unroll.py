@@ -10,13 +10,13 @@ from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
 from ..algebra.compiler import scan
-from ..algebra.devices import placement
+from ..algebra.devices import dealt_out, placement
 from ..algebra.pytree import map_trailing, replace, struct
 from ..model.state import Control, State
-from ..simulate.compilation import warn_of_compilation
+from ..simulate.compilation import warn_of_compilation, warn_of_placement
 from ..simulate.controller import Controller, Inputs
 from ..simulate.door import read_count
-from ..simulate.tiles import tiled, tiling
+from ..simulate.tiles import cores, tiled, tiling
 from .environment import POLICY, Environment, Episode, advanced, folded, joint_speeds, restarted
 
 # An action of one environment, shape (actions,), from parameters, observation and a random key.
@@ -72,17 +72,34 @@ def unroll(
     steps = read_count("unroll", "steps", steps)
     if not callable(policy):
         raise ValueError(f"unroll: policy {policy!r} must be a function (parameters, obs, key)")
-    batch = episode.done.shape
-    placed = placement(jax.tree.leaves(episode.state), len(batch))
-    joints = len(environment.system.topology.joints)
-    tile, placed = tiling("unroll", tile, batch, joints, placed)
+    tile, placed, episode = on_cores(environment, episode, tile)
     function = policy if isinstance(policy, Partial) else Partial(policy)
     others = environment, episode, parameters, each, function.args, function.keywords
     remedy = "give what changes between calls to `unroll` as parameters"
     warn_of_compilation("unroll", [function.func], others, (steps, tile), remedy)
+    if placed is not None and cores() is not None:
+        warn_of_placement(
+            "unroll", (environment, parameters, function), (episode, each), (steps, tile)
+        )
+        each = dealt_out(placed, episode.done.ndim, each)
     return _unroll(
         environment, episode, function, parameters, each, steps=steps, tile=tile, placed=placed
     )
+
+
+def on_cores(
+    environment: Environment, episode: Episode, tile: int | None = None
+) -> tuple[int, NamedSharding | None, Episode]:
+    """Tile and placement as of `tiling`, and the episodes dealt out to the cores of a CPU as those
+    that come out of `unroll` are: else these would compile it again when they go in.
+    """
+    batch = episode.done.shape
+    placed = placement(jax.tree.leaves(episode.state), len(batch))
+    joints = len(environment.system.topology.joints)
+    tile, placed = tiling("unroll", tile, batch, joints, placed)
+    if placed is not None and cores() is not None:
+        episode = dealt_out(placed, len(batch), episode)
+    return tile, placed, episode
 
 
 def controller(

@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from ..algebra.options import check_kind
 from ..algebra.pytree import map_trailing, static, struct
 from ..environments.environment import Environment, Episode
-from ..environments.unroll import Transition, unroll
+from ..environments.unroll import Transition, on_cores, unroll
 from ..simulate.door import read_count
 from .network import Layers, evaluated, gaussian, network, sampled
 
@@ -119,6 +119,9 @@ def short_horizon(
     episode = environment.reset(jax.random.split(keys[2], environment.batch or envs))
     rewards, norms = [], []
     for i in range(iterations):
+        # Where cores share the work, results lie otherwise than what went in, and the next call
+        # would be compiled again.
+        learner, (*_, episode) = jax.device_get(learner), on_cores(environment, episode)
         learner, episode, reward, norm = _iterated(environment, settings, learner, episode)
         rewards.append(float(reward))
         norms.append(float(norm))

@@ -60,7 +60,8 @@ def shooting(
         best = best_u = best_slope = best_worth = None
         costs, violations = [], []
         for i in range(iterations + 1):
-            worth, slope = sloped(task, u, multipliers)
+            # As NumPy arrays: with JAX's, spread over cores, the next call would be compiled again.
+            worth, slope = jax.device_get(sloped(task, u, multipliers))
             value = np.nan_to_num(np.asarray(worth.augmented), nan=np.inf)
             if best is None:
                 better = np.full(task.batch, True)

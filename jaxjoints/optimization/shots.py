@@ -190,7 +190,7 @@ def _planned(
     def minimize(u: Array, multipliers: Multipliers, number: int) -> Search:
         done = number * (iterations + polish)
         told = None if report is None else lambda i, costs: report(done + i, most, costs)
-        path = driven(task, at, u, shots)
+        path = jax.device_get(driven(task, at, u, shots))
         if starts is not None and number == 0:
             path = _begun(task, at, path, starts, shots)
         first = begun(task, path, multipliers)

@@ -1,4 +1,6 @@
-"""A warning where a program is compiled again only because a user's function is defined anew."""
+"""Warnings where a program is compiled again for no need: a user's function is defined anew, or
+numbers have come to lie on all cores.
+"""
 
 import warnings
 from collections.abc import Callable, Hashable, Iterable
@@ -7,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..algebra.devices import on_several
 from ..build.checks.values import is_traced
 
 # The programs compiled so far, and the identities of the user's functions in them, which JAX keeps.
@@ -14,6 +17,8 @@ _compiled: dict[Hashable, list[tuple[int, ...]]] = {}
 # How often a program may be compiled for functions of the same code before that is told.
 UNTOLD = 4
 _told: set[Any] = set()
+# The programs that were compiled for numbers on one core.
+_on_one: set[Hashable] = set()
 
 
 def warn_of_compilation(
@@ -30,9 +35,7 @@ def warn_of_compilation(
     # Within another `jit` everything that is computed is traced, and that program is the user's.
     if not functions or None in codes or is_traced(jnp.zeros(())):
         return
-    leaves, structure = jax.tree.flatten(others)
-    shapes = tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
-    key = call, codes, structure, shapes, static
+    key = call, codes, *_form(others), static
     before, identities = _compiled.setdefault(key, []), tuple(map(id, functions))
     if identities in before or len(before) > UNTOLD:
         return
@@ -48,3 +51,32 @@ def warn_of_compilation(
                 f"{remedy}",
                 stacklevel=4,
             )
+
+
+def warn_of_placement(call: str, shared: Any, batched: Any, static: tuple) -> None:
+    """Warn once if a program that was compiled for numbers on one core is compiled again because
+    some lie on all of them now.
+
+    So does what a user's compiled function returns if a rollout in it was dealt out to the cores. A
+    descent that gives it back as the next argument compiles twice.
+
+    shared, batched: arguments, trees; what is batched and not traced is dealt out in any case
+    static: as of `warn_of_compilation`
+    """
+    leaves = jax.tree.leaves((shared, [x for x in jax.tree.leaves(batched) if is_traced(x)]))
+    key = call, is_traced(leaves), *_form((shared, batched)), static
+    if not on_several(leaves):
+        _on_one.add(key)
+    elif key in _on_one and call not in _told:
+        _told.add(call)
+        warnings.warn(
+            f"{call}: the same program is compiled once more, because some of its numbers lie on "
+            "all cores now, as do the results of a function that was dealt out to them; pass such "
+            "a result on as numpy.asarray(result)",
+            stacklevel=3,
+        )
+
+
+def _form(arguments: Any) -> tuple[Any, tuple]:
+    leaves, structure = jax.tree.flatten(arguments)
+    return structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)

@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
 from ..algebra.compiler import scan
-from ..algebra.devices import placement
+from ..algebra.devices import dealt_out, placement
 from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
 from ..build.checks.values import is_traced
@@ -19,7 +19,7 @@ from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
 from ..schemes.scheme import Scheme
-from .compilation import warn_of_compilation
+from .compilation import warn_of_compilation, warn_of_placement
 from .controller import Controller, Course, control_of, started
 from .door import (
     check_policy,
@@ -34,7 +34,7 @@ from .isolation import Policy, computed_again, isolated_step, sanitized
 from .readout import Readout
 from .step import DEFAULT_SCHEME
 from .surface import measured
-from .tiles import tiled, tiling
+from .tiles import cores, tiled, tiling
 
 # Functions that are trees already, as `jit` wants them.
 READY = (Partial, Readout, Controller)
@@ -139,11 +139,18 @@ def rollout(
         scheme.examine(system, state, dt)
     controls, record = (_ready(x) for x in (controls if by_function else arrays, record))
     course = started(controls, batch)
-    arguments = system, state, controls, course, dt, scheme, record
     static = {"counts": counts, "policy": control_policy}
     placed = placement(jax.tree.leaves(state), len(batch))
     joints = len(system.topology.joints)
     static["tile"], static["placed"] = tiling("rollout", tile, batch, joints, placed)
+    if static["placed"] is not None and cores() is not None:
+        shared = system, controls, dt, scheme, record
+        warn_of_placement("rollout", shared, state, tuple(static.values()))
+        # Else a state that comes out of a rollout would compile it again when it goes in.
+        memory = None if course is None else course.memory
+        state, memory = dealt_out(static["placed"], len(batch), (state, memory))
+        course = None if course is None else replace(course, memory=memory)
+    arguments = system, state, controls, course, dt, scheme, record
     _warn_of_compilation(arguments, static)
     final, records, memory = _rollout(*arguments, **static)
     if course is None:

@@ -17,7 +17,8 @@ TESTS = Path(__file__).parents[1]
 # A rollout and its gradient on two devices against the same in one tile, in a process of its own:
 # devices are made before JAX computes anything.
 TWO_CORES = """
-import conftest, jax, jax.numpy as jnp, numpy as np
+import conftest, warnings
+import jax, jax.numpy as jnp, numpy as np
 import jaxjoints as jj
 assert jj.use_all_cores(2) == 2
 from support import mechanisms
@@ -43,15 +44,31 @@ for part, rounding in ((0, 1e-12), (1, 1e-11)):  # values, gradient: a sum over 
     for a, b in zip(jax.tree.leaves(split[part]), jax.tree.leaves(whole[part]), strict=True):
         np.testing.assert_allclose(a, b, rtol=rounding, atol=1e-12)
 print("equal")
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    run.trace(np.asarray(split[1]), 8)  # no other program
+    assert not told, told[0]
+    for _ in range(2):
+        run.trace(split[1], 8)  # another, for the gradient lies on both cores
+message, = (str(warning.message) for warning in told)
+assert "rollout: the same program is compiled once more" in message, message
+print("told once")
+traces, counts = [], []
+keep = jax.tree_util.Partial(lambda state, info: traces.append(0))
+for _ in range(2):
+    states, _ = jj.rollout(system, states, dt=5e-3, steps=2, record=keep)
+    counts.append(len(traces))
+assert len(states.position.sharding.device_set) == 2 and counts[1] == counts[0], counts
+print("compiled once")
 """
 
 
-def test_rollouts_on_two_cores_equal_those_on_one():
+def test_rollouts_on_two_cores_equal_those_on_one_and_compile_once():
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
     found = subprocess.run(
         [sys.executable, "-c", TWO_CORES], env=environment, capture_output=True, text=True
     )
-    assert found.stdout == "equal\n", found.stderr
+    assert found.stdout == "equal\ntold once\ncompiled once\n", found.stderr
 
 
 def test_cores_are_chosen_before_anything_is_computed():
