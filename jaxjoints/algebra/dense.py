@@ -13,34 +13,40 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .compiler import spread
+from .compiler import once, spread
 
 
+@once
 def product(A: Array, B: Array) -> Array:
     """A B: (r, k, *trailing) and (k, c, *trailing) to (r, c, *trailing)."""
     return _sum_of_outer(jnp.unstack(A, axis=1), jnp.unstack(B))
 
 
+@once
 def product_transposed(A: Array, B: Array) -> Array:
     """A Bᵀ: (r, k, *trailing) and (c, k, *trailing) to (r, c, *trailing)."""
     return _sum_of_outer(jnp.unstack(A, axis=1), jnp.unstack(B, axis=1))
 
 
+@once
 def transposed_product(A: Array, B: Array) -> Array:
     """Aᵀ B: (k, r, *trailing) and (k, c, *trailing) to (r, c, *trailing)."""
     return _sum_of_outer(jnp.unstack(A), jnp.unstack(B))
 
 
+@once
 def multiply(A: Array, x: Array) -> Array:
     """A x: (r, c, *trailing) and (c, *trailing) to (r, *trailing)."""
     return _sum_of_multiples(jnp.unstack(A, axis=1), jnp.unstack(x))
 
 
+@once
 def multiply_transposed(A: Array, x: Array) -> Array:
     """Aᵀ x: (r, c, *trailing) and (r, *trailing) to (c, *trailing)."""
     return _sum_of_multiples(jnp.unstack(A), jnp.unstack(x))
 
 
+@once
 def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
     """L⁻¹ of A = L Lᵀ, symmetric positive definite, so that A⁻¹ = L⁻ᵀ L⁻¹.
 
@@ -79,6 +85,7 @@ def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
     return jnp.stack(rows)
 
 
+@once
 def inverse_of_three(A: Array) -> Array:
     """A⁻¹ of well-conditioned matrices of three rows, such as inertias, shape (3, 3, *trailing).
 

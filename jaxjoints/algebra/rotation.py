@@ -25,22 +25,25 @@ from jax.numpy import unstack
 from jax.typing import ArrayLike
 
 from . import compiler
-from .compiler import spread, stored
+from .compiler import once, spread, stored
 
 # An array (4, *b), or its four components (*b).
 Quaternion = Array | Sequence[Array]
 
 
+@once
 def dot(a: Array, b: Array) -> Array:
     """Inner product Σ aᵢ bᵢ of (k, *b) with (k, *b), shape (*b)."""
     return reduce(add, (x * y for x, y in zip(unstack(a), unstack(b), strict=True)))
 
 
+@once
 def cross(a: Array, b: Array) -> Array:
     """Vector product a × b, shape (3, *b)."""
     return stack(*_cross(unstack(a), unstack(b)))
 
 
+@once
 def norm(v: Array) -> Array:
     """Length |v| of (k, *b), shape (*b); value and derivative are 0 at v = 0."""
     # Protects √ and its derivative from v = 0, and from |v|² below the smallest normal number.
@@ -66,6 +69,7 @@ def _arctan2_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) ->
     return arctan2(y, x), scale * x * dy - scale * y * dx
 
 
+@once
 def unit(v: Array) -> Array:
     """Direction v / |v|, shape (k, *b); v itself, with derivative 1, where |v| is 0."""
     # Protects the division from v = 0.
@@ -73,6 +77,7 @@ def unit(v: Array) -> Array:
     return v / spread(jnp.where(length > 0, length, 1.0), 0, len(v))
 
 
+@once
 def skew(v: Array) -> Array:
     """Matrix [v]ₓ of the vector product, [v]ₓ u = v × u, shape (3, 3, *b)."""
     x, y, z = unstack(v)
@@ -85,6 +90,7 @@ def transpose(A: Array) -> Array:
     return jnp.swapaxes(A, 0, 1)
 
 
+@once
 def quat_multiply(a: Quaternion, b: Quaternion) -> Array:
     """Hamilton product a ⊗ b: the rotation b followed by the rotation a, shape (4, *b)."""
     w, x, y, z = _components(a)
@@ -97,24 +103,28 @@ def quat_multiply(a: Quaternion, b: Quaternion) -> Array:
     )
 
 
+@once
 def quat_conjugate(q: Array) -> Array:
     """Conjugate q* = (w, -x, -y, -z), the inverse rotation of a unit quaternion, shape (4, *b)."""
     w, x, y, z = unstack(q)
     return stack(w, -x, -y, -z)
 
 
+@once
 def quat_rotate(q: Quaternion, v: Array) -> Array:
     """Vector R(q) v for a unit quaternion: v + 2 w u × v + 2 u × (u × v), shape (3, *b)."""
     w, *u = _components(q)
     return stack(*_rotate(w, u, unstack(v)))
 
 
+@once
 def quat_rotate_inverse(q: Quaternion, v: Array) -> Array:
     """Vector R(q)ᵀ v for a unit quaternion, shape (3, *b)."""
     w, *u = _components(q)
     return stack(*_rotate(-w, u, unstack(v)))
 
 
+@once
 def quat_to_matrix(q: Array) -> Array:
     """Rotation matrix R(q) of a unit quaternion, shape (3, 3, *b)."""
     w, x, y, z = unstack(q)
@@ -126,6 +136,7 @@ def quat_to_matrix(q: Array) -> Array:
     )
 
 
+@once
 def quat_from_matrix(R: Array) -> Array:
     """Unit quaternion with w ≥ 0 of a rotation matrix (3, 3, *b), shape (4, *b).
 
@@ -155,6 +166,7 @@ def quat_normalize(q: Array) -> Array:
     return unit(q)
 
 
+@once
 def quat_from_rotation_vector(r: Array) -> Array:
     """Exponential of a rotation vector r [rad]: (cos θ/2, r sin(θ/2)/θ), θ = |r|, shape (4, *b)."""
     c0, c1 = stored(_cosine_and_sine)(dot(r, r) / 4)
@@ -162,6 +174,7 @@ def quat_from_rotation_vector(r: Array) -> Array:
     return stack(c0, *(s * x for x in unstack(r)))
 
 
+@once
 def quat_to_rotation_vector(q: Array) -> Array:
     """Logarithm of a rotation: the rotation vector r [rad] with |r| in [0, π], shape (3, *b).
 
@@ -191,6 +204,7 @@ def _angle_over_sine(w: Array, square: Array) -> Array:
     return 8 * compiler.arctan_series(t / (d * d)) / (c * d)
 
 
+@once
 def quat_integrate(q: Array, omega_world: Array, dt: ArrayLike) -> Array:
     """Orientation after turning at a constant ω [rad/s] in world axes: exp(dt ω) ⊗ q.
 
@@ -200,6 +214,7 @@ def quat_integrate(q: Array, omega_world: Array, dt: ArrayLike) -> Array:
     return quat_normalize(quat_multiply(quat_from_rotation_vector(r), q))
 
 
+@once
 def quat_integrate_linearized(q: Array, omega_world: Array, dt: ArrayLike) -> Array:
     """First-order `quat_integrate`, ODE's update: q + dt/2 (0, ω) ⊗ q, normalized."""
     x, y, z = (0.5 * dt * x for x in unstack(omega_world))
@@ -207,6 +222,7 @@ def quat_integrate_linearized(q: Array, omega_world: Array, dt: ArrayLike) -> Ar
     return quat_normalize(q + quat_multiply(spin, q))
 
 
+@once
 def so3_exp(r: Array) -> Array:
     """Rotation matrix exp [r]ₓ of a rotation vector r [rad], shape (3, 3, *b)."""
     c0, c1, c2, *_ = stumpff(dot(r, r))
@@ -218,6 +234,7 @@ def so3_log(R: Array) -> Array:
     return quat_to_rotation_vector(quat_from_matrix(R))
 
 
+@once
 def so3_right_jacobian(r: Array) -> Array:
     """Matrix J with exp(r + dr) = exp(r) exp(J dr) to first order, shape (3, 3, *b).
 
@@ -227,6 +244,7 @@ def so3_right_jacobian(r: Array) -> Array:
     return _commuting_matrix(r, c1, -c2, c3)
 
 
+@once
 def so3_right_jacobian_inverse(r: Array) -> Array:
     """Inverse of `so3_right_jacobian`, shape (3, 3, *b).
 
@@ -237,6 +255,7 @@ def so3_right_jacobian_inverse(r: Array) -> Array:
     return _commuting_matrix(r, 1 - square * d, 0.5 * jnp.ones_like(d), d)
 
 
+@once
 def basis(a: Array) -> tuple[Array, Array]:
     """Two unit vectors (p, q), each (3, *b), that make p, q, a a right-handed orthonormal triad.
 
@@ -251,6 +270,7 @@ def basis(a: Array) -> tuple[Array, Array]:
     return p, stack(t, sign + y * y * s, -y)
 
 
+@once
 def stumpff(x: Array) -> tuple[Array, ...]:
     """Stumpff functions c₀ … c₄ of x = θ² ≥ 0: c_k = Σ (-x)ⁿ / (2n + k)!, c_k = 1/k! - x c_{k+2}.
 
@@ -323,6 +343,7 @@ def _rotate(w: Array, u: Array, v: Array) -> tuple[Array, ...]:
     return tuple(v[i] + 2 * (w * t[i] + s[i]) for i in range(3))
 
 
+@once
 def stack(*components: Array) -> Array:
     """Components (*b) as one array (components, *b), broadcast against each other."""
     return jnp.stack(jnp.broadcast_arrays(*components))

@@ -76,6 +76,7 @@ def cumulated(x):
 
 # What the workarounds compute, each of an array (4, 4, 4).
 WORKED_AROUND = {
+    "once": lambda x: compiler.once(lambda x: x * x)(x),
     "stored": lambda x: compiler.stored(dense.product)(x, x),
     "materialize": lambda x: compiler.materialize(x * x),
     "spread": lambda x: compiler.spread(x, 1, 3),
@@ -111,7 +112,7 @@ def test_a_switch_changes_the_program_and_neither_value_nor_derivative(name):
 
 
 def test_an_unknown_switch_is_refused():
-    with pytest.raises(ValueError, match="'fast'.* none of stored, "):
+    with pytest.raises(ValueError, match="'fast'.* none of once, stored, "):
         with compiler.disabled("fast"):
             pass
 

@@ -64,8 +64,14 @@ def looped(A):
     return jax.lax.scan(partial(nested, 3), A, None, length=10)[0]
 
 
+def turned(q, v):
+    """Ten vectors turned, by ten uses of one function."""
+    return sum(rotation.quat_rotate(q, (1.0 + i) * v) for i in range(10))
+
+
 # For each switch a function and the shapes of its arguments.
 PIECES = {
+    "once": (turned, ((4, 10), (3, 10))),
     "stored": (factored, ((6, 6, 5), (6, 6, 5))),
     "materialize": (read_often, ((6, 6, 5),)),
     "spread": (dense.product, ((5, 6, 10), (6, 5, 10))),
