@@ -1,8 +1,8 @@
-"""Trajectories of least cost by `shooting`, and the same descents through MJX.
+"""Trajectories of least cost by `shooting` and `ilqr`, and the same descents through MJX.
 
     python tests/benchmarks/trajectories.py [--only cart_pole,arm,leg] [--iterations 150]
 
-cart_pole: a cart whose rail has hard ends swings its pole up, by a force on the cart
+cart_pole: a cart whose rail has hard ends swings its pole up, by a force on the cart; by `ilqr` too
 arm: seven hinges with stops bring the hand to a point, at rest
 leg: a trunk on a four-bar leg jumps as high as it can, by a motor on its crank
 
@@ -69,7 +69,7 @@ def effort(knot, u):
 
 def upright(knot):
     """The pole stands and the cart rests, anywhere on its rail."""
-    return 20 * (1 + jnp.cos(knot.q[1])) + 2 * jnp.sum(knot.qd**2)
+    return 100 * (1 + jnp.cos(knot.q[1])) + 10 * jnp.sum(knot.qd**2)
 
 
 TARGET = np.array([0.5, 0.4, 0.6])
@@ -88,13 +88,13 @@ def cart_pole():
     world.joint("rail", jj.Slider((1.0, 0.0, 0.0)), child="cart", laws=[ends])
     world.joint("pivot", jj.Hinge((0.0, -1.0, 0.0)), child="pole", parent="cart")
     system, start = world.build()
-    numbers = {"horizon": 75, "dt": 0.01, "substeps": 2, "lower": -15.0, "upper": 15.0}
+    numbers = {"horizon": 100, "dt": 0.01, "substeps": 2, "lower": -20.0, "upper": 20.0}
     problem = optimization.Problem(
         system, jj.replicate(start, GUESSES), effort, upright, actuated="rail", **numbers
     )
 
     def cost(m, data, u):
-        return 20 * (1 + jnp.cos(data.qpos[1])) + 2 * jnp.sum(data.qvel**2)
+        return 100 * (1 + jnp.cos(data.qpos[1])) + 10 * jnp.sum(data.qvel**2)
 
     return problem, (CART, cost)
 
@@ -208,6 +208,13 @@ def main():
         first = float(np.min(worth.augmented))
         line = f"{first:.3g} | {np.min(plan.cost):.3g} | {wall:.0f} | {compiled:.0f} | {error:.0e}"
         print(f"| {name}, jaxjoints | {line} |", flush=True)
+        if name == "cart_pole":
+            begin = time.perf_counter()
+            plan = optimization.ilqr(problem, u, iterations=80)
+            wall, best = time.perf_counter() - begin, int(np.argmin(plan.cost))
+            print(f"| {name}, ilqr | {first:.3g} | {plan.cost[best]:.3g} | {wall:.0f} | | |")
+            lean = np.pi - abs(float(plan.q[-1, 1, best]))
+            print(f"its pole ends {lean:.3f} rad from upright, at {plan.qd[-1, :, best]}", flush=True)
         if peer is not None:
             first, last, wall, compiled = by_mjx(*peer, problem, u, options.iterations)
             line = f"{first:.3g} | {last:.3g} | {wall:.0f} | {compiled:.0f} | "
