@@ -17,6 +17,12 @@ def test_a_network_is_its_layers_in_a_row():
     np.testing.assert_allclose(learning.evaluated(layers, x), V @ np.tanh(W @ x + b) + c)
 
 
+def test_parameters_keep_their_types_as_they_are_learned():
+    """Or the program of an iteration is compiled a second time, for what the first one returns."""
+    for leaf in jax.tree.leaves(learning.gaussian(jax.random.key(0), 3, 2, (4,))):
+        assert not leaf.weak_type
+
+
 def test_a_sampled_action_is_within_reach_and_has_its_spread():
     parameters = learning.gaussian(jax.random.key(0), 3, 2, (4,))
     keys = jax.random.split(jax.random.key(1), 2000)
