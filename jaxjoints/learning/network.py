@@ -30,7 +30,8 @@ def evaluated(layers: Layers, x: Array) -> Array:
 def gaussian(key: Array, observations: int, actions: int, hidden: Sequence[int]) -> dict[str, Any]:
     """Parameters of `sampled` and `mean`: a network, and the logarithm of the spread."""
     layers = network(key, (observations, *hidden, actions), last=0.1)
-    return {"layers": layers, "spread": jnp.full(actions, -1.0)}
+    # Of a type of its own, as after a step of an optimizer: nothing compiles anew for it.
+    return {"layers": layers, "spread": jnp.full(actions, -1.0, layers[0][0].dtype)}
 
 
 def sampled(parameters: dict[str, Any], obs: Array, key: Array) -> Array:

@@ -28,7 +28,8 @@ class Learned(NamedTuple):
 
     parameters: of the policies `sampled` and `mean`
     rewards: mean reward of a step, at each iteration, shape (iterations,)
-    norms: of the gradient at each iteration, before it was cut
+    norms: of the gradient at each iteration, before it was cut. Where one is no finite number, the
+        iteration has changed nothing
     steps: of the environment up to the end of each iteration, in all environments
     """
 
@@ -154,8 +155,11 @@ def _iterated(
 
         start = learner.value, learner.value_memory
         (value, value_memory), _ = jax.lax.scan(fitted, start, None, CRITIC_STEPS)
-    learner = Learner(policy, value, memory, value_memory)
-    return learner, episode, jnp.mean(transitions.reward), norm
+    new = Learner(policy, value, memory, value_memory)
+    # A window in which a mechanism breaks does not spoil what was learned before.
+    sound = jnp.isfinite(norm) & jnp.isfinite(returns).all()
+    learner = jax.tree.map(partial(jnp.where, sound), new, learner)
+    return learner, episode, jnp.mean(transitions.reward), jnp.where(sound, norm, jnp.nan)
 
 
 def window_loss(

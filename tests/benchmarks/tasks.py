@@ -1,28 +1,30 @@
-"""Environment-steps per second of tasks, with observations, policy and restarts, beside Brax's.
+"""Environment-steps per second of tasks, with observations, policy and restarts, beside others'.
 
     python tests/benchmarks/tasks.py [--tasks cart_pole,hopper,ant] [--envs 512] [--rounds 3]
 
-A policy of two hidden layers of 32 acts at random in a compiled loop of 100 steps. Brax runs with
-its own wrappers for training, and the pipelines of `--backends`. Rounds alternate between the
-programs. What one step is differs, so the table has the time steps of the simulation in it, and how
-many of these there are in a second.
+A policy of two hidden layers of 32 acts at random in a compiled loop of `--steps`. Brax, with the
+pipelines of `--backends`, and MuJoCo Playground, with `--playground` and where it is installed, run
+with their own wrappers for training. Rounds alternate between the programs. What one step is
+differs, so the table has the time steps of the simulation in it, and how many of these there are in
+a second.
 """
 
 import argparse
 import statistics
 import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from jaxjoints import environments, learning, use_all_cores
 
-STEPS = 100
-# Of the tasks that Brax has too, its name of it.
+# Of the tasks that others have too, their names of them.
 IN_BRAX = {"cart_pole": "inverted_pendulum", "hopper": "hopper", "ant": "ant"}
+IN_PLAYGROUND = {"cart_pole": "CartpoleBalance", "hopper": "HopperHop"}
 
 
-def ours(name, envs):
+def ours(name, envs, steps):
     """A program that runs the task, and steps of the simulation in one of the environment."""
     task = environments.make(name)
     sizes = task.observation_size, task.action_size
@@ -30,19 +32,33 @@ def ours(name, envs):
     episode = task.reset(jax.random.split(jax.random.key(1), envs))
 
     def run():
-        end, seen = environments.unroll(task, episode, learning.sampled, parameters, steps=STEPS)
+        end, seen = environments.unroll(task, episode, learning.sampled, parameters, steps=steps)
         return seen.reward, seen, end
 
     return run, task.substeps, float(task.dt)
 
 
-def of_brax(name, backend, envs):
+def of_brax(name, backend, envs, steps):
     """The same of a task of Brax."""
     from brax import envs as tasks
     from brax.envs.wrappers.training import wrap
 
     plain = tasks.get_environment(IN_BRAX[name], backend=backend)
-    task = wrap(plain, episode_length=1000)
+    frames = plain._n_frames
+    return looped(wrap(plain, episode_length=1000), envs, steps), frames, float(plain.dt) / frames
+
+
+def of_playground(name, envs, steps):
+    """The same of a task of MuJoCo Playground, simulated by MJX."""
+    from mujoco_playground import dm_control_suite, wrapper
+
+    plain = dm_control_suite.load(IN_PLAYGROUND[name], config_overrides={"impl": "jax"})
+    task = wrapper.wrap_for_brax_training(plain, episode_length=1000)
+    return looped(task, envs, steps), plain.n_substeps, float(plain.sim_dt)
+
+
+def looped(task, envs, steps):
+    """A program that runs a wrapped task of Brax or of Playground."""
     sizes = task.observation_size, task.action_size
     parameters = learning.gaussian(jax.random.key(0), *sizes, (32, 32))
     act = jax.vmap(learning.sampled, in_axes=(None, 0, 0))
@@ -59,11 +75,10 @@ def of_brax(name, backend, envs):
             return (state, key), (state.reward, state.obs, action)
 
         # All of it, or XLA leaves out what a constant reward does not need.
-        (state, _), seen = jax.lax.scan(one, (state, jax.random.key(2)), None, STEPS)
+        (state, _), seen = jax.lax.scan(one, (state, jax.random.key(2)), None, steps)
         return seen[0], seen, state
 
-    frames = plain._n_frames
-    return lambda: loop(state, parameters), frames, float(plain.dt) / frames
+    return lambda: loop(state, parameters)
 
 
 def main():
@@ -71,8 +86,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tasks", default="cart_pole,hopper,ant")
     parser.add_argument("--envs", type=int, default=512)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backends", default="generalized")
+    parser.add_argument("--playground", action="store_true")
     options = parser.parse_args()
     use_all_cores()
     print(
@@ -80,11 +97,12 @@ def main():
     )
     print("|---" * 7 + "|", flush=True)
     for name in options.tasks.split(","):
-        programs = {"jaxjoints": lambda name=name: ours(name, options.envs)}
+        size = options.envs, options.steps
+        programs = {"jaxjoints": partial(ours, name, *size)}
         for backend in filter(None, options.backends.split(",") if name in IN_BRAX else ()):
-            programs[f"Brax {backend}"] = lambda name=name, backend=backend: of_brax(
-                name, backend, options.envs
-            )
+            programs[f"Brax {backend}"] = partial(of_brax, name, backend, *size)
+        if options.playground and name in IN_PLAYGROUND:
+            programs["Playground"] = partial(of_playground, name, *size)
         ready, rates = {}, {}
         for engine, made in programs.items():
             start = time.process_time()
@@ -96,7 +114,7 @@ def main():
             for engine, (run, *_) in ready.items():
                 start = time.perf_counter()
                 jax.block_until_ready(run())
-                rates[engine].append(options.envs * STEPS / (time.perf_counter() - start))
+                rates[engine].append(options.envs * options.steps / (time.perf_counter() - start))
         for engine, (_, substeps, dt, compiled, finite) in ready.items():
             rate = statistics.median(rates[engine])
             label = engine if finite else f"{engine} (not finite)"

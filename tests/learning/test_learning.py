@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxjoints import environments, learning
+from jaxjoints.learning import policy_gradient
 from jaxjoints.learning.policy_gradient import window_returns
 from support.examples import example
 
@@ -15,6 +16,12 @@ def test_a_network_is_its_layers_in_a_row():
     x = jnp.asarray([0.3, -1.0, 2.0])
     (W, b), (V, c) = layers
     np.testing.assert_allclose(learning.evaluated(layers, x), V @ np.tanh(W @ x + b) + c)
+
+
+def test_parameters_keep_their_types_as_they_are_learned():
+    """Or the program of an iteration is compiled a second time, for what the first one returns."""
+    for leaf in jax.tree.leaves(learning.gaussian(jax.random.key(0), 3, 2, (4,))):
+        assert not leaf.weak_type
 
 
 def test_a_sampled_action_is_within_reach_and_has_its_spread():
@@ -58,6 +65,30 @@ def test_what_a_window_earns_counts_each_episode_in_it():
     np.testing.assert_allclose(total, [2 + 8 + 9])
     _, returns = window_returns(reward, done, ahead, 0.5, 0.0)
     np.testing.assert_allclose(returns[0, 0], 1 + 0.5 * 10)
+
+
+@pytest.mark.parametrize(("slope", "earned"), [(jnp.nan, 1.0), (1.0, jnp.inf), (1.0, 1.0)])
+def test_a_window_that_breaks_changes_nothing(monkeypatch, slope, earned):
+    """Of a loss that stands for the simulation, with a slope or returns that are no numbers."""
+    policy, value = jnp.ones(3), learning.network(jax.random.key(0), (2, 1))
+    settings = policy_gradient.Settings(10.0, 0.9, 0.9, 0.1, 0.1, 1.0, window=2)
+    start = (
+        optimizer.init(x) for optimizer, x in zip(settings.optimizers, (policy, value), strict=True)
+    )
+    learner = policy_gradient.Learner(policy, value, *start)
+    fields = dict.fromkeys(environments.Transition.__dataclass_fields__)
+    seen = environments.Transition(**fields | {"obs": jnp.ones((2, 2, 5)), "reward": jnp.ones(2)})
+    returns = jnp.full((2, 5), earned)
+
+    def loss(environment, policy, value, episode, settings):
+        return slope * jnp.sum(policy), (episode, seen, returns)
+
+    monkeypatch.setattr(policy_gradient, "window_loss", loss)
+    jax.clear_caches()  # of the other losses
+    after, _, _, norm = policy_gradient._iterated(None, settings, learner, None)
+    same = [(x == y).all() for x, y in zip(*map(jax.tree.leaves, (after, learner)), strict=True)]
+    broken = not np.isfinite(slope * earned)
+    assert all(same) == np.isnan(norm) == broken
 
 
 @pytest.mark.slow
