@@ -57,6 +57,7 @@ def fit(
     *,
     key: Array,
     shots: int = 1,
+    joined: bool = True,
     substeps: int = 1,
     scheme: Scheme | None = None,
     starts: int = 16,
@@ -80,6 +81,11 @@ def fit(
     costs nothing more than its share of the time. Coordinates and speeds do not say how far joints
     are open, so the scheme should close them at each step, as the default does then.
 
+    **Shots that are not joined** start at the recorded coordinates and speeds, with `q_within` and
+    `qd_within` of them, and no gap counts. Residuals are then nearly linear in masses and inertias,
+    and many numbers are found in few steps. It is for coordinates and speeds that were measured
+    well: with both taken as known, noise of a start counts as if it were the mechanism's.
+
     system: with all that is known
     unknowns: what is known of each number before, by its path (see `System.number`)
     recordings: one, or several of one mechanism
@@ -87,6 +93,7 @@ def fit(
         step; or a `Readout`. Define it once: it is part of the program
     key: of `jax.random`, for the starts
     shots: of each recording; its samples must be a multiple
+    joined: whether the shots are one motion, so that each begins where the last one ends
     substeps: steps of a sample
     scheme: integrator, by default `SemiImplicitEuler()`, of several shots with projections=2
     starts: number of starts of the search
@@ -124,7 +131,7 @@ def fit(
         ready = prepared(f"recording {i}", recording, *(width or (system.coordinates,)))
         if i == 0:
             _check_start(system, simulation, ready)
-        part, unknown = _cut(f"recording {i}", ready, shots)
+        part, unknown = _cut(f"recording {i}", ready, shots, joined)
         cut.append(part)
         if unknown is not None:
             free[f"{START}{i}"] = unknown
@@ -136,7 +143,7 @@ def fit(
     count = sum(sizes(unknowns))
     z = jax.random.uniform(key, (count, starts)).at[:, 0].set(0.5)
     z = jnp.concatenate([z, jnp.full((sum(sizes(free)), starts), 0.5, z.dtype)])
-    gaps = GAPS if shots > 1 else GAPS[-1:]
+    gaps = GAPS if shots > 1 and joined else GAPS[-1:]
     search = Search("fit", problem, both, iterations + polish + len(gaps), report)
     if iterations:
         if optimizer is None:
@@ -155,14 +162,16 @@ class Part:
 
     start: coordinates and speeds at the start of each shot, as far as they are guessed or known,
         shape (2 coordinates, shots)
-    free: places of those that are unknown, (shot, number) each, in the order of the unknown
     spread: range of the numbers of a start along the recording, shape (2 coordinates,)
+    free: places of those that are unknown, (shot, number) each, in the order of the unknown
+    joined: whether gaps between the shots count
     """
 
     recording: Recording
     start: Array
     spread: Array
     free: tuple[tuple[int, int], ...] = static()
+    joined: bool = static()
 
 
 @struct
@@ -201,6 +210,12 @@ class Shots:
                     free[s][1].append(begin + place)
             begin += len(part.free)
             (r, end), (J, E) = self._derivatives(part, paths, shares[:count], start)
+            if not part.free and not part.joined:
+                # All rows depend on the same shares.
+                r = r.reshape(-1, starts)
+                normal = normal.plus(np.arange(count), J.reshape(count, -1, starts), r)
+                residuals.append(r)
+                continue
             deviation = (follow * part.spread)[:, None]
             for s in range(shots):
                 inside, columns = free[s]
@@ -209,8 +224,8 @@ class Shots:
                 scale = jnp.concatenate([jnp.ones(count, shares.dtype), slope[inside, s]])
                 scale = scale[:, None, None]
                 normal = normal.plus(columns, scale * J[which, :, s], r[:, s])
-                if s + 1 == shots:
-                    break
+                if s + 1 == shots or not part.joined:
+                    continue
                 gap = (end[:, s] - start[:, s + 1]) / deviation
                 beyond = -jnp.diag(slope[:, s + 1])[..., None] / deviation[None]
                 rows = [
@@ -316,7 +331,9 @@ def _about(system: System, path: str, unknown: Any) -> Any:
     return unknown
 
 
-def _cut(name: str, recording: Recording, shots: int) -> tuple[Part, Unknown | None]:
+def _cut(
+    name: str, recording: Recording, shots: int, joined: bool = True
+) -> tuple[Part, Unknown | None]:
     """A recording in shots, and what is unknown of their starts."""
     samples = recording.samples
     if samples % shots:
@@ -333,7 +350,8 @@ def _cut(name: str, recording: Recording, shots: int) -> tuple[Part, Unknown | N
     spread = np.concatenate([np.ptp(x, axis=0) for x in known])
     # Protects a coordinate that does not move in the recording.
     spread = np.where(spread > 0, spread, np.max(spread, initial=0.0) or 1.0)
-    width = np.stack([around, *([spread / 2] * (shots - 1))])
+    later = spread / 2 if joined else around
+    width = np.stack([around, *([later] * (shots - 1))])
     free = tuple((int(s), int(j)) for s, j in np.argwhere(width > 0))
     unknown = None
     if free:
@@ -352,7 +370,7 @@ def _cut(name: str, recording: Recording, shots: int) -> tuple[Part, Unknown | N
         deviation=jax.tree.map(shot, recording.deviation),
         control=None if control is None else jax.tree.map(shot, control),
     )
-    return Part(recording, jnp.asarray(start), jnp.asarray(spread), free), unknown
+    return Part(recording, jnp.asarray(start), jnp.asarray(spread), free, joined), unknown
 
 
 def _check_start(system: System, simulation: Simulation, recording: Recording) -> None:

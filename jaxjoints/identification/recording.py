@@ -124,15 +124,22 @@ class Simulation:
         state = self.start(system, q, qd)
         dt = recording.dt / self.substeps
 
-        def advance(state, control):
-            def small(_, carry):
-                return step(system, carry[0], control, dt=dt, scheme=self.scheme)
+        def small(state, control):
+            return step(system, state, control, dt=dt, scheme=self.scheme)
 
-            first = step(system, state, control, dt=dt, scheme=self.scheme)
-            state, info = jax.lax.fori_loop(1, self.substeps, small, first)
-            return state, self.measured(system, state, info)
+        first = jax.tree.map(lambda x: x[0], recording.control)
+        # One copy of the step in the program: its first sample needs an Info to begin with.
+        none = jax.tree.map(jnp.zeros_like, jax.eval_shape(small, state, first)[1])
 
-        state, simulated = jax.lax.scan(advance, state, recording.control, length=recording.samples)
+        def advance(carry, control):
+            last = lambda _, carry: small(carry[0], control)  # noqa: E731
+            state, info = jax.lax.fori_loop(0, self.substeps, last, carry)
+            return (state, info), self.measured(system, state, info)
+
+        start = state, none
+        (state, _), simulated = jax.lax.scan(
+            advance, start, recording.control, length=recording.samples
+        )
         q, qd = self.end(system, state)
         residuals = _differences(simulated, recording.measured, recording.deviation)
         return Shot(residuals, jnp.concatenate([q, qd]))

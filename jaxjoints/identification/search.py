@@ -14,7 +14,7 @@ from jax.tree_util import Partial
 from ..algebra.devices import on_each_device
 from ..algebra.pytree import struct
 from ..simulate.tiles import all_devices
-from .unknowns import Parameter, deviations
+from .unknowns import Inertial, Parameter, deviations
 
 # Standard deviation of a number that is uniform between 0 and 1.
 PRIOR_DEVIATION = 12**-0.5
@@ -22,6 +22,10 @@ PRIOR_DEVIATION = 12**-0.5
 EQUALLY_GOOD = 9.0
 # A combination of numbers counts as undetermined if the recording takes less from its deviation.
 LEFT_OPEN = 0.5
+# Largest change of a share in one Levenberg-Marquardt step.
+LONGEST = 0.5
+# How often a step may change its mind about which shares rest at an end of their ranges.
+CHANGES = 12
 
 Residual = Callable[[dict[str, Array], Array], Array]
 Report = Callable[[int, int, np.ndarray], Any]
@@ -62,10 +66,12 @@ class Identified(NamedTuple):
     residuals: at these values, of the simulation that runs free
     converged: number of starts whose sum of squares is that of the best start, within the noise
     losses: mean square of the residuals at each iteration, shape (iterations + 1 + polish, starts)
-    shares: names of all shares, in the order of `correlations`
-    correlations: between the shares, shape (shares, shares)
+    shares: names of all shares, in the order of `covariance`
+    covariance: of the shares, shape (shares, shares)
     left_open: combinations of shares that the recording leaves open: their deviations are more than
         half of those before it was known. One sentence for each
+    unknowns: what was searched, by name
+    best: all shares of the values, shape (shares,)
     """
 
     values: dict[str, Any]
@@ -75,8 +81,29 @@ class Identified(NamedTuple):
     converged: int
     losses: np.ndarray
     shares: tuple[str, ...]
-    correlations: np.ndarray
+    covariance: np.ndarray
     left_open: tuple[str, ...]
+    unknowns: dict[str, Parameter]
+    best: np.ndarray
+
+    @property
+    def correlations(self) -> np.ndarray:
+        """Between the shares, shape (shares, shares)."""
+        spread = np.sqrt(np.diag(self.covariance))
+        return self.covariance / np.outer(spread, spread)
+
+    def derived(self, function: Callable[[dict[str, Any]], Any]) -> tuple[Any, Any]:
+        """What follows from the values, such as the moment of a weight or an effort elsewhere.
+
+        It may be known well although the values are not: of a mass and its lever often the product
+        alone is told by a recording. To first order in the deviations of the shares.
+
+        function: of values as in `values`, of JAX operations, to a tree of numbers
+
+        Returns: these numbers, and their standard deviations, trees of NumPy arrays
+        """
+        z, follows = jnp.asarray(self.best), lambda z: function(values_at(self.unknowns, z))
+        return jax.tree.map(np.asarray, follows(z)), deviations(follows, z, self.covariance)
 
     def __str__(self) -> str:
         lines = []
@@ -224,8 +251,8 @@ class Search:
         best = wide(self.evaluated(z, follow))
         damping = np.full(z.shape[-1], 1e-3)
         for _ in range(iterations):
-            tried_z = _damped_newton(np.asarray(z), best.gradient, best.information, damping)
-            tried_z = jnp.asarray(tried_z, z.dtype)
+            step = _damped_newton(np.asarray(z), best.gradient, best.information, damping)
+            tried_z = _moved(self.unknowns, z, jnp.asarray(step, z.dtype))
             tried = wide(self.evaluated(tried_z, follow))
             # A comparison with NaN is false: a step to a cost that is not finite is rejected.
             better = tried.cost < np.nan_to_num(best.cost, nan=np.inf)
@@ -252,7 +279,7 @@ class Search:
         for name, share, cut in shares_of(self.unknowns, z[:, winner]):
             unknown = self.unknowns[name]
             values[name] = _plain(unknown.value(share))
-            errors[name] = _plain(deviations(unknown, share, covariance[cut, cut]))
+            errors[name] = _plain(deviations(unknown.value, share, covariance[cut, cut]))
             uncertainty[name] = _plain((spread[cut] / PRIOR_DEVIATION).reshape(unknown.shape))
         return Identified(
             values=values,
@@ -262,8 +289,10 @@ class Search:
             converged=int(np.sum(cost < cost[winner] + EQUALLY_GOOD)),
             losses=np.stack(self.losses),
             shares=names,
-            correlations=covariance / np.outer(spread, spread),
+            covariance=covariance,
             left_open=_left_open(names, covariance),
+            unknowns=self.unknowns,
+            best=np.asarray(z[:, winner]),
         )
 
 
@@ -315,16 +344,38 @@ def _descended(optimizer, z, memory, cost, gradient):
 
 
 def _damped_newton(z, gradient, information, damping):
-    """A Levenberg-Marquardt step of each start: at most a fifth of the ranges, and inside them."""
-    # A share that the cost would push out of its range rests there, without effect on the others.
-    inside = ~((z <= 0) & (gradient > 0) | (z >= 1) & (gradient < 0))
-    gradient = np.where(inside, gradient, 0.0)
-    H = np.nan_to_num(np.moveaxis(information * inside[:, None] * inside[None], -1, 0))
+    """A Levenberg-Marquardt step of each start, the best one inside the ranges and LONGEST.
+
+    Shares that would leave their ranges rest at the ends, and the others move as is best then.
+    """
+    lower, upper = np.maximum(-z, -LONGEST).T, np.minimum(1 - z, LONGEST).T
+    g, H = np.nan_to_num(gradient.T), np.nan_to_num(np.moveaxis(information, -1, 0))
     diagonal = damping[:, None] * np.einsum("sii->si", H)
     # The small multiple of 1 keeps parameters where they are that the recording does not determine.
-    A = H + (diagonal + 1e-2)[..., None] * np.eye(len(z))
-    move = np.linalg.solve(A, -np.nan_to_num(gradient.T)[..., None])[..., 0].T
-    return np.clip(z + np.clip(move, -0.2, 0.2), 0.0, 1.0)
+    A, one = H + (diagonal + 1e-2)[..., None] * np.eye(len(z)), np.eye(len(z))
+    x, free = np.zeros_like(g), np.ones_like(g, bool)
+    for _ in range(CHANGES):
+        held = np.where(free, 0.0, x)
+        target = np.where(free, -g - np.einsum("sij,sj->si", A, held), x)
+        inner = np.where(free[:, :, None] & free[:, None], A, one)
+        x = np.clip(np.linalg.solve(inner, target[..., None])[..., 0], lower, upper)
+        slope = g + np.einsum("sij,sj->si", A, x)
+        before, free = free, ~((x <= lower) & (slope > 0) | (x >= upper) & (slope < 0))
+        if (free == before).all():
+            break
+    return x.T
+
+
+@jax.jit
+def _moved(unknowns: dict[str, Parameter], z: Array, step: Array) -> Array:
+    """Shares after a step, inside their ranges; those of bodies as `Inertial.moved` says."""
+    parts = []
+    for name, share, cut in shares_of(unknowns, z):
+        along = step[cut].reshape(share.shape)
+        unknown = unknowns[name]
+        new = unknown.moved(share, along) if isinstance(unknown, Inertial) else share + along
+        parts.append(new.reshape(-1, z.shape[-1]))
+    return jnp.clip(jnp.concatenate(parts), 0.0, 1.0)
 
 
 def _labels(name: str, unknown: Parameter) -> list[str]:

@@ -6,6 +6,7 @@ So a search needs no other rule than to stay in the box. Before a recording is k
 uniform.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -201,7 +202,43 @@ class Inertial:
 
     def value(self, share: Array) -> BodyInertia:
         """The body at shares of shape (10, *batch)."""
-        L = jnp.linalg.cholesky(_pseudo_inertia(self.nominal))
+        L, U = jnp.linalg.cholesky(_pseudo_inertia(self.nominal)), self._factor(share)
+        root = jnp.einsum("ij,jk...->ik...", L.astype(U.dtype), U)
+        J = jnp.einsum("ik...,jk...->ij...", root, root)
+        mass = J[3, 3]
+        com = J[:3, 3] / mass[None]
+        second = J[:3, :3] - J[:3, None, 3] * com[None]
+        trace = (second[0, 0] + second[1, 1] + second[2, 2])[None, None]
+        return BodyInertia(mass, com, _beside(share, np.eye(3), 2, axes=1) * trace - second)
+
+    def moved(self, share: Array, step: Array) -> Array:
+        """Shares at the end of a step of a search, both of shape (10, starts).
+
+        The step says at which rate the pseudo-inertia J changes. J goes on at this rate, along a
+        straight line, but no further than to a fifth of what is left of it in any direction.
+        Efforts are linear in J: so a search takes few steps, where straight lines of shares would
+        bend away from what it knows already.
+        """
+        U, rate = jax.jvp(self._factor, (share,), (step,))
+        U, rate = (jnp.moveaxis(x, -1, 0) for x in (U, rate))
+        # K + t K̇ of K = U Uᵀ is U (1 + t E) Uᵀ.
+        E = jnp.linalg.solve(U, rate)
+        E = E + jnp.swapaxes(E, 1, 2)
+        least = jnp.linalg.eigvalsh(E)[:, 0]
+        # Protects the quotient from a body that does not shrink.
+        t = jnp.where(least < -0.8, -0.8 / jnp.minimum(least, -0.8), 1.0)
+        new = jnp.eye(4, dtype=U.dtype)[None] + t[:, None, None] * E
+        # The triangular factor whose columns are filled from above.
+        new = U @ jnp.linalg.cholesky(new[:, ::-1, ::-1])[:, ::-1, ::-1]
+        scale = new[:, 3, 3]
+        W = new / scale[:, None, None]
+        logarithms = jnp.log(jnp.stack([scale, W[:, 0, 0], W[:, 1, 1], W[:, 2, 2]]))
+        above = jnp.stack([W[:, i, j] for i, j in ((0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3))])
+        u = jnp.concatenate([logarithms, above])
+        return 0.5 + u / jnp.log(self.factor)
+
+    def _factor(self, share: Array) -> Array:
+        """The triangular U of J = L U Uᵀ Lᵀ at shares (10, *batch), shape (4, 4, *batch)."""
         u = 0.5 * jnp.log(self.factor) * (2 * share - 1)
         a, d1, d2, d3, s12, s23, s13, t1, t2, t3 = jnp.unstack(u)
         none, one = jnp.zeros_like(a), jnp.ones_like(a)
@@ -211,14 +248,7 @@ class Inertial:
             [none, none, jnp.exp(d3), t3],
             [none, none, none, one],
         ]
-        U = jnp.exp(a)[None, None] * jnp.stack([jnp.stack(row) for row in rows])
-        root = jnp.einsum("ij,jk...->ik...", L.astype(U.dtype), U)
-        J = jnp.einsum("ik...,jk...->ij...", root, root)
-        mass = J[3, 3]
-        com = J[:3, 3] / mass[None]
-        second = J[:3, :3] - J[:3, None, 3] * com[None]
-        trace = (second[0, 0] + second[1, 1] + second[2, 2])[None, None]
-        return BodyInertia(mass, com, _beside(share, np.eye(3), 2, axes=1) * trace - second)
+        return jnp.exp(a)[None, None] * jnp.stack([jnp.stack(row) for row in rows])
 
     def check(self, name: str) -> None:
         """Raise ValueError for a factor below 1, and for a nominal body that masses cannot form."""
@@ -236,12 +266,11 @@ class Inertial:
 Parameter = Unknown | Positive | Direction | Orientation | Inertial
 
 
-def deviations(parameter: Parameter, share: Array, covariance: np.ndarray) -> Any:
-    """Standard deviations of a parameter's value, a tree like it, from the covariance of shares.
+def deviations(value: Callable[[Array], Any], share: Array, covariance: np.ndarray) -> Any:
+    """Standard deviations of a function of shares, a tree like its value, to first order.
 
     share: shape (*shape); covariance: of its components, shape (size, size)
     """
-    value = parameter.value
     flat = jnp.reshape(share, (-1,))
 
     def along(direction):

@@ -142,23 +142,43 @@ def test_the_friction_of_odes_sliding_box():
     assert found.uncertainty["mu"] < 0.01
 
 
-def test_mass_stop_and_friction_of_mujocos_arm():
-    """Under a known torque, from the angle alone, into a soft stop and back."""
+def test_inertia_stop_and_friction_of_mujocos_arm_come_closer_with_the_step():
+    """Under a known torque, from the angle alone, into a soft stop and back.
+
+    The stop and the friction are recorded so that MuJoCo's are a spring, a damper and a dry
+    friction (tests/data/README.md). What is left is the step, of first order here: 80 to a sample
+    find each number within 1 %, with a quarter of the errors of 20.
+    """
     case = oracle.load("mujoco_motions")["arm_into_stop"]
     world = jj.SystemBuilder(gravity=(0.0, 0.0, -9.81))
-    world.body("arm", mass=1.0, inertia=(case["inertia"],) * 3, com=case["com"])
+    world.body("arm", mass=1.0, inertia=(0.025,) * 3, com=case["com"])
     laws = [jj.Limits(upper=0.5, stiffness=40.0, damping=1.0), jj.DryFriction(0.2)]
     world.joint("hinge", jj.Hinge((0.0, 1.0, 0.0)), child="arm", laws=laws)
     system, _ = world.build()
     truth = {f"joint.hinge.limits.{field}": case[field] for field in ("stiffness", "damping")}
     truth |= {"body.arm.mass": case["mass"], "joint.hinge.dry_friction.friction": case["friction"]}
-    unknowns = {path: Positive(3.0) for path in truth}
+    unknowns = {path: Positive(5.0) for path in truth}
     truth["joint.hinge.limits.upper"] = case["upper"]
     unknowns["joint.hinge.limits.upper"] = Unknown(0.2, 0.6)
+    # All of the inertia, of which the hinge shows the part about its axis.
+    eye, aside = np.eye(3), 1e-3 * (1 - np.eye(3))
+    unknowns["body.arm.inertia"] = Unknown(0.008 * eye - aside, 0.04 * eye + aside)
     torque = jj.Control(effort=np.array(case["torque"])[:, None])
     start = [case["q0"]], [0.0]
     one = Recording(np.array(case["q"])[:, None], 1e-4, case["dt"], *start, control=torque)
-    options = {"key": KEY, "starts": 2, "polish": 10, "substeps": 40}
-    found = fit(system, unknowns, one, angles, **options).identified
-    assert max(off(found, truth).values()) < PER_CENT, off(found, truth)
-    assert not found.left_open
+    errors = {}
+    for substeps in (20, 80):
+        options = {"key": KEY, "starts": 1, "polish": 6, "substeps": substeps}
+        found = fit(system, unknowns, one, angles, **options).identified
+        errors[substeps] = off(found, truth)
+        about_y = found.values["body.arm.inertia"][1, 1]
+        errors[substeps]["inertia"] = abs(about_y / case["inertia"] - 1)
+        # All its other entries, and nothing else.
+        assert len(found.left_open) == 8
+        for sentence in found.left_open:
+            assert "joint" not in sentence and "mass" not in sentence and "[1, 1]" not in sentence
+    assert max(errors[80].values()) < PER_CENT, errors
+    for path, error in errors[20].items():
+        # Of those that are not within the noise already.
+        if error > 4e-3:
+            assert 0.2 < errors[80][path] / error < 0.3, errors

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import lsq_linear
 
 from jaxjoints.identification import (
     BodyInertia,
@@ -14,7 +15,8 @@ from jaxjoints.identification import (
     Unknown,
     identify,
 )
-from jaxjoints.identification.unknowns import deviations
+from jaxjoints.identification.search import LONGEST, _damped_newton
+from jaxjoints.identification.unknowns import _pseudo_inertia, deviations
 
 ROUNDING = 1e-12
 BODY = BodyInertia(2.0, jnp.array([0.1, -0.2, 0.05]), jnp.diag(jnp.array([0.3, 0.4, 0.5])))
@@ -84,11 +86,59 @@ def test_deviations_are_those_of_many_draws(kind):
     draws = np.asarray(middle).reshape(-1, 1) + root @ rng.normal(size=(size, 20_000))
     values = unknown.value(jnp.asarray(draws.reshape(*unknown.shape, -1)))
     expected = jax.tree.map(lambda x: np.std(x, axis=-1), values)
-    found = deviations(unknown, middle, root @ root.T)
+    found = deviations(unknown.value, middle, root @ root.T)
     # The standard deviation of 20 000 draws has an error of half a per cent.
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, rtol=0.02, atol=1e-9), found, expected
     )
+
+
+def test_a_body_moves_along_a_straight_line_of_its_pseudo_inertia():
+    """By the derivative of the pseudo-inertia, as far as it stays positive definite."""
+    unknown = UNKNOWNS["inertial"]
+    z = shares(unknown, (50,))
+    step = jnp.asarray(np.random.default_rng(1).normal(size=z.shape))
+    at = jax.vmap(lambda z: _pseudo_inertia(unknown.value(z)), in_axes=-1)
+    for size in (0.02, 1.0):
+        start, rate = jax.jvp(at, (z,), (size * step,))
+        reached = at(unknown.moved(z, size * step))
+        # How far along the rate: the whole way, unless a direction would lose more than 0.8.
+        worst = [
+            np.linalg.eigvals(np.linalg.solve(*pair)).real.min()
+            for pair in zip(start, rate, strict=True)
+        ]
+        share = np.minimum(1.0, -0.8 / np.minimum(worst, -1e-9))
+        assert (share == 1.0).all() == (size < 1)
+        expected = start + share[:, None, None] * rate
+        np.testing.assert_allclose(reached, expected, atol=1e-10)
+
+
+def test_a_step_of_a_search_is_the_best_one_inside_the_ranges():
+    """Beside scipy's bounded least squares, of problems whose best steps leave the ranges."""
+    rng = np.random.default_rng(3)
+    J, r, z = rng.normal(size=(20, 6, 8)), 4 * rng.normal(size=(20, 8)), rng.uniform(size=(6, 8))
+    information, gradient = np.einsum("rij,rkj->ikj", J, J), np.einsum("rij,rj->ij", J, r)
+    damping = np.full(8, 1e-3)
+    steps, held = _damped_newton(z, gradient, information, damping), 0
+    for i in range(8):
+        diagonal = 1e-3 * np.diag(information[..., i]) + 1e-2
+        rows = np.concatenate([J[..., i], np.diag(diagonal**0.5)])
+        bounds = np.maximum(-z[:, i], -LONGEST), np.minimum(1 - z[:, i], LONGEST)
+        best = lsq_linear(rows, -np.concatenate([r[:, i], np.zeros(6)]), bounds, tol=1e-12)
+        np.testing.assert_allclose(steps[:, i], best.x, atol=1e-6)
+        held += np.sum(best.active_mask != 0)
+    assert held > 8
+
+
+def test_what_follows_from_the_values_is_known_where_they_are_not():
+    def residual(values, follow):
+        return 1e3 * (values["mass"] * values["lever"] - 6.0)[None]
+
+    unknowns = {"mass": Positive(10.0, nominal=3.0), "lever": Positive(10.0, nominal=3.0)}
+    found = identify(residual, unknowns, key=jax.random.key(1), starts=8, iterations=10)
+    moment, deviation = found.derived(lambda values: values["mass"] * values["lever"])
+    assert moment == pytest.approx(6.0, abs=1e-6) and deviation == pytest.approx(1e-3, rel=1e-3)
+    assert found.deviations["mass"] > 0.3 * found.values["mass"]
 
 
 def test_a_search_finds_axes_rotations_and_bodies():
