@@ -66,7 +66,9 @@ def evolution(
         episode = environment.reset(keys)
         _, seen = unroll(environment, episode, _with_its_own, steps=window, each=each)
         returns = jnp.mean(seen.reward, axis=0)
-        ranks = jnp.argsort(jnp.argsort(returns)).astype(θ.dtype) / (envs - 1) - 0.5
+        # What is no number comes last.
+        ranked = jnp.argsort(jnp.nan_to_num(returns, nan=-jnp.inf))
+        ranks = jnp.argsort(ranked).astype(θ.dtype) / (envs - 1) - 0.5
         gradient = -directions @ ranks / (envs * spread)
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
             update, memory = optimizer.update(gradient, memory)

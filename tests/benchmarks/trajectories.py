@@ -214,7 +214,9 @@ def main():
             wall, best = time.perf_counter() - begin, int(np.argmin(plan.cost))
             print(f"| {name}, ilqr | {first:.3g} | {plan.cost[best]:.3g} | {wall:.0f} | | |")
             lean = np.pi - abs(float(plan.q[-1, 1, best]))
-            print(f"its pole ends {lean:.3f} rad from upright, at {plan.qd[-1, :, best]}", flush=True)
+            print(
+                f"its pole ends {lean:.3f} rad from upright, at {plan.qd[-1, :, best]}", flush=True
+            )
         if peer is not None:
             first, last, wall, compiled = by_mjx(*peer, problem, u, options.iterations)
             line = f"{first:.3g} | {last:.3g} | {wall:.0f} | {compiled:.0f} | "

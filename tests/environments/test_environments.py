@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 
 from jaxjoints import Cause, environments, replace, rollout
 from jaxjoints.environments import controller, randomized, scaled, uniform, unroll
+from support.mechanisms import single
 
 BATCH = 4
 KEYS = jax.random.split(jax.random.key(0), BATCH)
@@ -251,3 +253,22 @@ def test_gradient_through_a_soft_stop_is_that_of_finite_differences():
     found = jax.jit(jax.grad(lambda x: earned(x)[0]))(at)
     assert np.abs(np.asarray(expected)).min() > 1e-3
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_leg_of_four_bars_stands_on_the_ground_in_single_precision():
+    # Its loop has redundant rows, and the friction of its foot follows another impulse.
+    leg = environments.four_bar_leg()
+    states = single(leg.reset(jax.random.split(jax.random.key(1), 64)).state)
+    _, (cause, residual) = rollout(
+        single(leg.system),
+        states,
+        dt=leg.dt,
+        steps=300 * leg.substeps,
+        record=Partial(lambda state, info: (info.cause, info.residual)),
+        scheme=leg.scheme,
+    )
+    assert residual.dtype == jnp.float32
+    assert (cause == Cause.NONE).all()
+    # [m/s], without what covers the rounding of redundant rows up to 1e9.
+    assert residual.max() < 1e-3
