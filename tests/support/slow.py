@@ -466,7 +466,7 @@ SLOW: dict[str, dict[str, Cases]] = {
         "test_a_step_that_fails_leaves_no_trace_in_gradients": (),
     },
     "simulate/test_parallel.py": {
-        "test_rollouts_on_two_cores_equal_those_on_one": (),
+        "test_rollouts_on_two_cores_equal_those_on_one_and_compile_once": (),
         "test_tiles_change_nothing": ("3",),
     },
     "simulate/test_readout.py": {
