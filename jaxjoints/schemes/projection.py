@@ -18,7 +18,7 @@ from ..model.kinematics import (
     with_world,
 )
 from ..model.state import State
-from ..solve.factor import Factor
+from ..solve.factor import AnyFactor
 from ..solve.linear import solve_at_rest
 from ..solve.problem import RowProblem, body_velocities
 from .scheme import NEWTON
@@ -35,7 +35,7 @@ def projected(mechanism: Mechanism, state: State) -> State:
 
 
 def projected_along(
-    mechanism: Mechanism, state: State, problem: RowProblem, factors: Factor | None
+    mechanism: Mechanism, state: State, problem: RowProblem, factors: AnyFactor | None
 ) -> State:
     """`projected` along the rows of a problem nearby, such as that of the step before.
 

@@ -5,7 +5,7 @@ later neighbours i, and A_ij becomes A_ij - V_ik V_jkᵀ for every two of those.
 linear in the right side. Nodes stand in the plan's elimination order in every array.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from ..algebra.dense import (
 )
 from ..algebra.places import add_at, take
 from ..algebra.pytree import struct
+from . import kernels
 from .graph import Level, Plan
 
 # Slots up to which edges are taken slice by slice; beyond, code would grow with them.
@@ -53,8 +54,13 @@ class Factor:
     coupling: tuple[Array, ...]
 
 
+# On a GPU a kernel of its own puts the matrix together and factors it.
+AnyMatrix = Blocks | kernels.Unassembled
+AnyFactor = Factor | kernels.WholeFactor
+
+
 def assemble(plan: Plan, H: Sequence[Array], Y: Sequence[Array]) -> Blocks:
-    """A = Σ_b H_bᵀ M_b⁻¹ H_b from the wrenches of all rows on the bodies of each side.
+    """Blocks of A = Σ_b H_bᵀ M_b⁻¹ H_b, from the wrenches of all rows on the bodies of each side.
 
     H: wrenches per unit of each row, shape (6, r, nodes of the side, *batch)
     Y: M⁻¹ H, the twists they cause; 0 on a side that does not move
@@ -96,6 +102,16 @@ def add_diagonal(plan: Plan, blocks: Blocks, d: Array) -> Blocks:
     return Blocks(diagonal=blocks.diagonal + unit * d[None], edges=blocks.edges)
 
 
+def factor_scaled(plan: Plan, A: AnyMatrix, extra: Array, root: Array | None) -> AnyFactor:
+    """Block Cholesky factor of S A S + diag(extra), S = diag(root), both of shape (r, nodes,
+    *batch); no root for S = 1.
+    """
+    if isinstance(A, kernels.Unassembled):
+        return kernels.factor(plan, A, extra, root)
+    scaled = A if root is None else scale(plan, A, root)
+    return factor(plan, add_diagonal(plan, scaled, extra))
+
+
 def factor(plan: Plan, blocks: Blocks) -> Factor:
     """Block Cholesky factor of a positive definite matrix.
 
@@ -116,8 +132,10 @@ def factor(plan: Plan, blocks: Blocks) -> Factor:
     return Factor(inverse=tuple(inverses), coupling=tuple(couplings))
 
 
-def solve(plan: Plan, factor: Factor, b: Array) -> Array:
+def solve(plan: Plan, factor: AnyFactor, b: Array) -> Array:
     """x with A x = b, both of shape (r, nodes, *batch)."""
+    if isinstance(factor, kernels.WholeFactor):
+        return kernels.solve(plan, factor, b)
     steps = list(zip(plan.levels, factor.inverse, factor.coupling, strict=True))
     batch = jnp.broadcast_shapes(b.shape[2:], factor.inverse[0].shape[3:])
     b = jnp.broadcast_to(b, (*b.shape[:2], *batch))
@@ -141,6 +159,26 @@ def solve(plan: Plan, factor: Factor, b: Array) -> Array:
         first = jnp.concatenate([first, rest], axis=0) if rest.shape[0] else first
         x = jnp.concatenate([first, x], axis=1)
     return x
+
+
+def solve_corrected(plan: Plan, factor: AnyFactor, b: Array, ε: Array) -> Array:
+    """`solve`, and what the regularization ε in A holds back: x + A⁻¹ ε x."""
+    if isinstance(factor, kernels.WholeFactor):
+        return kernels.solve(plan, factor, b, ε)
+    return corrected(lambda b: solve(plan, factor, b), b, ε, 0.0)
+
+
+def corrected(solve: Callable[[Array], Array], b: Array, ε: Array, before: Array | float) -> Array:
+    """x + y with x = solve(b) and y = solve(ε (before + x))."""
+
+    def improve(carry, _):
+        total, right = carry
+        total = total + solve(right)
+        return (total, ε * (before + total)), None
+
+    # A loop and not two solves: half the program.
+    (total, _), _ = lax.scan(improve, (jnp.zeros_like(b), b), length=2)
+    return total
 
 
 def _tall(x: Array, rows: int) -> Array:

@@ -3,15 +3,20 @@
 The matrix carries the regularization of the hard rows; a correction takes it away to second order.
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
 from ..algebra.pytree import replace
-from .factor import Blocks, Factor, add_diagonal, factor, scale, solve
+from .factor import (
+    AnyFactor,
+    AnyMatrix,
+    corrected,
+    factor_scaled,
+    solve,
+    solve_corrected,
+)
 from .problem import (
     RowProblem,
     coordinate_rows,
@@ -24,8 +29,8 @@ from .problem import (
 
 
 def solve_linear(
-    problem: RowProblem, factors: Factor | None = None, correct: bool = True
-) -> tuple[Array, Factor]:
+    problem: RowProblem, factors: AnyFactor | None = None, correct: bool = True
+) -> tuple[Array, AnyFactor]:
     """Impulses where no law is bounded: one symmetric solve, differentiable to any order.
 
     problem: regularized
@@ -46,12 +51,12 @@ def solve_linear(
     return solve_symmetric(problem, factors, extra, right, root, correct=correct), factors
 
 
-def solve_with(problem: RowProblem, factors: Factor) -> Array:
+def solve_with(problem: RowProblem, factors: AnyFactor) -> Array:
     """Impulses of a problem without bounds by the factors of one with the same rows and laws."""
     return solve_linear(regularized(problem), factors)[0]
 
 
-def solve_at_rest(problem: RowProblem, factors: Factor, rate: Array) -> Array:
+def solve_at_rest(problem: RowProblem, factors: AnyFactor, rate: Array) -> Array:
     """Impulses for rows of other rates, by the factors of a problem without bounds.
 
     Its linear laws resist the motion and do not begin any.
@@ -79,20 +84,17 @@ def scaled_system(
     return extra, right, with_coordinate_rows(structure, jnp.ones(shape, hard.dtype), root)
 
 
-def factored(problem: RowProblem, blocks: Blocks, extra: Array, root: Array | None) -> Factor:
-    """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; A in blocks, ε the
-    regularization.
-    """
+def factored(problem: RowProblem, A: AnyMatrix, extra: Array, root: Array | None) -> AnyFactor:
+    """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; ε is the regularization."""
     plan = problem.structure.plan
     extra = extra if problem.regularization is None else extra + problem.regularization
     root, extra = stop_gradient((root, extra))
-    scaled = blocks if root is None else scale(plan, blocks, root)
-    return factor(plan, add_diagonal(plan, scaled, extra))
+    return factor_scaled(plan, A, extra, root)
 
 
 def solve_symmetric(
     problem: RowProblem,
-    factors: Factor,
+    factors: AnyFactor,
     extra: Array,
     right: Array,
     root: Array | None,
@@ -113,7 +115,7 @@ def solve_symmetric(
     def solved(_, b):
         if ε is None or not correct:
             return solve(plan, factors, b)
-        return _corrected(lambda b: solve(plan, factors, b), ε, b, 0.0)
+        return solve_corrected(plan, factors, b, ε)
 
     y = jax.lax.custom_linear_solve(times, right, solved, symmetric=True)
     return y if root is None else root * y
@@ -121,7 +123,7 @@ def solve_symmetric(
 
 def solve_from(
     problem: RowProblem,
-    factors: Factor,
+    factors: AnyFactor,
     extra: Array,
     right: Array,
     root: Array | None,
@@ -139,19 +141,4 @@ def solve_from(
 
     if problem.regularization is None:
         return once(right)
-    return _corrected(once, problem.regularization, right, before)
-
-
-def _corrected(
-    solve: Callable[[Array], Array], regularization: Array, right: Array, before: Array | float
-) -> Array:
-    """x + y, x solving for the right side and y for what the regularization holds back."""
-
-    def improve(carry, _):
-        total, right = carry
-        total = total + solve(right)
-        return (total, regularization * (before + total)), None
-
-    # A loop and not two solves: half the program.
-    (total, _), _ = jax.lax.scan(improve, (jnp.zeros_like(right), right), length=2)
-    return total
+    return corrected(once, right, problem.regularization, before)

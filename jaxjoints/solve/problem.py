@@ -17,15 +17,16 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import materialize
+from ..algebra.compiler import materialize, on_gpu
 from ..algebra.dense import multiply, multiply_transposed
 from ..algebra.places import add_at, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
 from .bounds import complementarity, impulse_scale, widened
-from .factor import Blocks, Factor, assemble
+from .factor import AnyFactor, AnyMatrix, assemble
 from .forces import Bound
 from .graph import Plan
+from .kernels import Unassembled
 
 # Regularization that makes redundant hard rows solvable: compliance as a share of the diagonal of
 # A, by the bytes of a number (float32, float64).
@@ -158,7 +159,7 @@ class RowSolution:
     bounded: tuple[Array, ...]
     residual: Array
     size: Array
-    factors: Factor | None = None
+    factors: AnyFactor | None = None
 
 
 class Solver(ABC):
@@ -247,8 +248,10 @@ def diagonal(problem: RowProblem) -> Array:
     return A if problem.idle is None else A + problem.idle
 
 
-def matrix(problem: RowProblem) -> Blocks:
-    """A in blocks on the joint graph."""
+def matrix(problem: RowProblem) -> AnyMatrix:
+    """A, in blocks on the joint graph but for the kernels of a GPU."""
+    if on_gpu() and not problem.follows:
+        return Unassembled(problem.H, problem.Y)
     return assemble(problem.structure.plan, problem.H, problem.Y)
 
 

@@ -1,6 +1,6 @@
 """Laws of the sparse direct solver and of its elimination order, against dense float64."""
 
-from functools import lru_cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,103 +11,22 @@ from jax.test_util import check_grads
 from jaxjoints.solve.factor import Blocks, add_diagonal, assemble, factor, scale, solve
 from jaxjoints.solve.graph import elimination_plan, is_tree
 from jaxjoints.solve.lu import GeneralBlocks, factor_general, solve_general, transposed
+from support.graphs import (
+    GRAPHS,
+    chain,
+    dense_solve,
+    hub,
+    problem,
+    ring,
+    shuffled,
+    tree,
+    with_diagonal,
+)
 
 DTYPES = [jnp.float32, jnp.float64]
 
 
-def chain(n, first=0):
-    return tuple((first + i, first + i - 1 if i else -1) for i in range(n))
-
-
-def tree(n, seed=0):
-    rng = np.random.default_rng(seed)
-    return tuple((i, int(rng.integers(-1, i)) if i else -1) for i in range(n))
-
-
-def ring(n):
-    return tuple((i, (i + 1) % n) for i in range(n))
-
-
-def hub(n):
-    """A body with n joints, one of them to the world."""
-    return ((0, -1), *((i, 0) for i in range(1, n)))
-
-
-def grid(rows, columns):
-    """Bodies on a grid, joined to their neighbours."""
-    across = [
-        (columns * i + j, columns * i + j + 1) for i in range(rows) for j in range(columns - 1)
-    ]
-    down = [
-        (columns * i + j, columns * i + columns + j)
-        for i in range(rows - 1)
-        for j in range(columns)
-    ]
-    return (*across, *down)
-
-
-def shuffled(nodes, seed=0):
-    return tuple(nodes[i] for i in np.random.default_rng(seed).permutation(len(nodes)))
-
-
-GRAPHS = {
-    "single": ((0, -1),),
-    "immovable": ((-1, -1), (-1, 0), (1, -1)),
-    "chain": chain(10),
-    "tree": shuffled(tree(9)),
-    "ring": shuffled(ring(6)),
-    "two on two bodies": ((0, 1), (1, 0)),
-    "parallel": ((0, -1), (0, -1), (1, 0), (0, 1), (1, 0), (2, 1)),
-    "hub": hub(5),
-    "ladder": shuffled(grid(2, 3)),
-    "several bodies": shuffled((*chain(6), (0, 2, 4), (1, 3, 2, 5), (-1, 4), (0, -1, 5))),
-    "disconnected": shuffled((*chain(4), *chain(3, first=4), *((7, 8), (8, 9), (9, 7)))),
-}
-
 graphs = pytest.mark.parametrize("graph", GRAPHS)
-
-
-@lru_cache(maxsize=64)
-def problem(nodes, r, batch=(), seed=0):
-    """H and Y = M⁻¹ H of both sides in plan order, and the dense A with axes (row, node) twice."""
-    rng = np.random.default_rng([seed, r, len(nodes)])
-    plan = elimination_plan(nodes)
-    bodies = 1 + max(max(sides) for sides in nodes)
-    X = rng.normal(size=(6, 6, bodies + 1, *batch))
-    unit = np.eye(6).reshape(6, 6, 1, *(1,) * len(batch))
-    inverse_mass = (np.einsum("ij...,kj...->ik...", X, X) + unit) / 6
-    inverse_mass[:, :, -1] = 0.0
-    # Every node's rows as wrenches on every body.
-    on_body = np.zeros((6, bodies + 1, r, len(nodes), *batch))
-    wrenches, twists = [], []
-    for side, having in enumerate(plan.sides):
-        body = np.array([nodes[plan.order[i]][side] for i in having])
-        wrenches.append(rng.normal(size=(6, r, len(having), *batch)))
-        inverse = inverse_mass[:, :, body]
-        twists.append(np.einsum("ijn...,jkn...->ikn...", inverse, wrenches[side]))
-        for i, node in enumerate(having):
-            on_body[:, body[i], :, node] += wrenches[side][:, :, i]
-    A = np.einsum("abri...,acb...,cbsj...->risj...", on_body, inverse_mass, on_body, optimize=True)
-    return plan, (tuple(wrenches), tuple(twists)), A
-
-
-def dense_solve(A, b):
-    """x with A x = b for A (r, n, r, n, *batch), b (r, n, *batch)."""
-    (
-        r,
-        n,
-        *_,
-    ) = A.shape
-    matrix = np.moveaxis(A.reshape(r * n, r * n, *A.shape[4:]), (0, 1), (-2, -1))
-    right = np.moveaxis(b.reshape(r * n, *b.shape[2:]), 0, -1)
-    x = np.linalg.solve(matrix, right[..., None])[..., 0]
-    return np.moveaxis(x, -1, 0).reshape(b.shape)
-
-
-def with_diagonal(A, d):
-    r, n = A.shape[:2]
-    unit = np.eye(r * n).reshape(r, n, r, n, *(1,) * (A.ndim - 4))
-    return A + unit * d[:, :, None, None]
 
 
 @partial(jax.jit, static_argnums=0)

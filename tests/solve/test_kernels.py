@@ -1,0 +1,170 @@
+"""The kernels for GPUs, which JAX interprets here: they give the results of `factor`."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxjoints as jj
+from jaxjoints.algebra.compiler import on_gpu, traced_for
+from jaxjoints.solve.factor import assemble, factor_scaled, solve, solve_corrected
+from jaxjoints.solve.kernels import ENVIRONMENTS, Unassembled, WholeFactor
+from support import mechanisms
+from support.graphs import GRAPHS, dense_solve, problem, with_diagonal
+
+
+@pytest.fixture
+def interpreted():
+    """Programs are those of a GPU, their kernels interpreted."""
+    with traced_for("interpreted"):
+        yield
+
+
+def numbers(plan, r, batch, dtype):
+    """Scaling, added diagonal, regularization and right side."""
+    rng = np.random.default_rng(1)
+    shape = (r, len(plan.order), *batch)
+    s, d = (rng.uniform(0.5, 2.0, shape) for _ in range(2))
+    return [x.astype(dtype) for x in (s, d, rng.uniform(0.0, 1e-2, shape), rng.normal(size=shape))]
+
+
+@partial(jax.jit, static_argnums=0)
+def by_kernels(plan, sides, s, d, ε, b):
+    factors = factor_scaled(plan, Unassembled(*sides), d, s)
+    assert isinstance(factors, WholeFactor)
+    return solve(plan, factors, b), solve_corrected(plan, factors, b, ε)
+
+
+@partial(jax.jit, static_argnums=0)
+def by_levels(plan, sides, s, d, ε, b):
+    factors = factor_scaled(plan, assemble(plan, *sides), d, s)
+    return solve(plan, factors, b), solve_corrected(plan, factors, b, ε)
+
+
+def check(graph, r, batch, dtype, tolerance):
+    plan, sides, A = problem(GRAPHS[graph], r, batch)
+    sides = jax.tree.map(lambda x: jnp.asarray(x, dtype), sides)
+    own = [jnp.asarray(x) for x in numbers(plan, r, batch, dtype)]
+    with traced_for("interpreted"):
+        found = by_kernels(plan, sides, *own)
+    expected = by_levels(plan, sides, *own)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == dtype
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * np.abs(other).max())
+    s, d, _, b = (np.asarray(x, float) for x in own)
+    dense = dense_solve(with_diagonal(s[:, :, None, None] * A * s, d), b)
+    np.testing.assert_allclose(found[0], dense, rtol=0, atol=tolerance * np.abs(dense).max())
+
+
+@pytest.mark.parametrize("graph", ["single", "chain", "parallel", "several bodies", "ladder"])
+def test_kernels_solve_what_levels_solve(graph):
+    check(graph, 3, (2,), jnp.float64, 1e-11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("graph", [name for name in GRAPHS])
+@pytest.mark.parametrize("r", [1, 2, 6])
+def test_kernels_solve_every_graph(graph, r):
+    check(graph, r, (2,), jnp.float64, 1e-11)
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (ENVIRONMENTS,), (ENVIRONMENTS + 1,)])
+def test_kernels_take_every_batch(batch):
+    check("ring", 2, batch, jnp.float64, 1e-11)
+
+
+def test_kernels_in_single_precision():
+    check("ring", 2, (3,), jnp.float32, 1e-4)
+
+
+def test_rows_that_all_environments_share_are_not_spread():
+    plan, (H, Y), _ = problem(GRAPHS["chain"], 2, (1,))
+    H, Y = jax.tree.map(jnp.asarray, (H, Y))
+    own = [jnp.asarray(x) for x in numbers(plan, 2, (5,), np.float64)]
+    # One side of the two belongs to all environments, the other to each.
+    H = (H[0], jnp.broadcast_to(H[1], (*H[1].shape[:3], 5)))
+    with traced_for("interpreted"):
+        found = by_kernels(plan, (H, Y), *own)
+        traced = str(jax.make_jaxpr(partial(by_kernels, plan))((H, Y), *own))
+    for one, other in zip(found, by_levels(plan, (H, Y), *own), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-11)
+    assert "f64[6,2,10,1]" in traced and "f64[6,2,10,32]" in traced
+
+
+def test_rows_that_depend_on_others_take_nothing(interpreted):
+    """Two equal rows of a node: the second has a pivot of rounding, and no share of the impulse."""
+    plan, sides, _ = problem(GRAPHS["single"], 3, (2,))
+    sides = [[np.array(x) for x in side] for side in sides]
+    for side in sides:
+        for x in side:
+            x[:, 2] = x[:, 1]
+    sides = jax.tree.map(jnp.asarray, (tuple(sides[0]), tuple(sides[1])))
+    b = jnp.asarray(np.random.default_rng(0).normal(size=(3, 1, 2))).at[2].set(0.0)
+    one, none = jnp.ones((3, 1, 2)), jnp.zeros((3, 1, 2))
+    x, _ = by_kernels(plan, sides, one, none, none, b)
+    np.testing.assert_array_equal(x[2], 0.0)
+    first, _ = by_levels(
+        plan, jax.tree.map(lambda x: x[:, :2], sides), *(y[:2] for y in (one, none, none, b))
+    )
+    np.testing.assert_allclose(x[:2], first, rtol=1e-12)
+
+
+def test_vmap_of_kernels_is_a_batch(interpreted):
+    plan, sides, _ = problem(GRAPHS["ring"], 2, (3,))
+    sides = jax.tree.map(jnp.asarray, sides)
+    own = [jnp.asarray(x) for x in numbers(plan, 2, (3,), np.float64)]
+    together = by_kernels(plan, sides, *own)
+    mapped = jax.vmap(partial(by_kernels, plan), -1, -1)(sides, *own)
+    for one, other in zip(mapped, together, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def rolled(make):
+    """Poses after some steps, and the slope of a number of them in the masses."""
+    system, state = make()
+
+    def loss(mass):
+        changed = replace(system, mass=mass)
+        end, _ = jj.rollout(changed, state, steps=6, dt=5e-3)
+        return (end.position**2).sum(), end
+
+    (_, end), slope = jax.value_and_grad(loss, has_aux=True)(system.mass)
+    return end, slope
+
+
+def in_its_stops():
+    stops = jj.Limits(-0.5, 0.45, stiffness=3e3, damping=10.0)
+    return mechanisms.chain(2, q=0.44, qd=1.0, laws=stops)
+
+
+def test_a_step_is_the_same_by_kernels():
+    system, state = in_its_stops()
+    expected, _ = jj.step(system, state, dt=5e-3)
+    with traced_for("interpreted"):
+        found, info = jj.step(system, state, dt=5e-3)
+    assert info.ok.all()
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [in_its_stops, mechanisms.four_bar])
+def test_a_rollout_and_its_gradient_are_the_same_by_kernels(make):
+    end, slope = rolled(make)
+    with traced_for("interpreted"):
+        assert on_gpu()
+        other_end, other_slope = rolled(make)
+    for one, other in zip(jax.tree.leaves(other_end), jax.tree.leaves(end), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(other_slope, slope, rtol=1e-8, atol=1e-10 * np.abs(slope).max())
+
+
+def test_kernels_are_for_gpus():
+    assert not on_gpu()
+    with traced_for("gpu"):
+        assert on_gpu()
+    with pytest.raises(ValueError, match="'tpu' is none of cpu, gpu"), traced_for("tpu"):
+        pass
