@@ -1,5 +1,5 @@
-"""The elimination as two kernels for GPUs: one puts the matrix together and factors it, the other
-solves with the factor.
+"""The elimination as kernels for GPUs: one puts the matrix together and factors it, one solves with
+the factor, one does both.
 
 XLA gives each small product of each level a kernel of its own, which reads its blocks from memory
 and writes them back. Here a thread takes one environment through all nodes, the block at hand in
@@ -14,7 +14,7 @@ but for rounding. Derivatives go around the kernels (`linear`).
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -57,17 +57,9 @@ class WholeFactor:
 
 def factor(plan: Plan, A: Unassembled, extra: Array, root: Array | None) -> WholeFactor:
     """Block Cholesky factor of S A S + diag(extra), as `factor.factor_scaled`."""
-    H, Y = A.H, A.Y
-    if len(H) > 2:
-        # Products of three sides with each other would be nine pieces of program.
-        H, Y = (_joined(H),), (_joined(Y),)
-    places, r = Places.of(plan), extra.shape[0]
-    inputs = [*((x, 3) for x in (*H, *Y)), (extra, 2)]
-    if root is not None:
-        inputs.append((root, 2))
-    kernel = partial(_factor, places, r, root is not None)
-    outputs = [(r * (r + 1) // 2, places.nodes), (r, r, max(places.edges, 1))]
-    return WholeFactor(*_launched(kernel, places, inputs, outputs))
+    places = Places.of(plan)
+    found = _launched(_factor, places, _matrix(A, extra, root), _factors(places, extra.shape[0]))
+    return WholeFactor(**found)
 
 
 def solve(plan: Plan, factor: WholeFactor, b: Array, regularization: Array | None = None) -> Array:
@@ -76,12 +68,56 @@ def solve(plan: Plan, factor: WholeFactor, b: Array, regularization: Array | Non
     regularization: ε of shape (r, nodes, *batch), whose effect on x is taken away to second order:
         x + A⁻¹ ε x
     """
-    places, shape = Places.of(plan), b.shape[:2]
-    inputs = [(factor.inverse, 2), (factor.coupling, 3), (b, 2)]
+    inputs = {"inverse": (factor.inverse, 2), "coupling": (factor.coupling, 3), "b": (b, 2)}
     if regularization is not None:
-        inputs.append((regularization, 2))
-    kernel = partial(_solve, places, shape[0], regularization is not None)
-    return _launched(kernel, places, inputs, [shape, shape])[0]
+        inputs["regularization"] = (regularization, 2)
+    return _launched(_solve, Places.of(plan), inputs, _solutions(b))["x"]
+
+
+def factor_and_solve(
+    plan: Plan,
+    A: Unassembled,
+    extra: Array,
+    root: Array,
+    b: Array,
+    regularization: Array,
+    before: Array,
+) -> Array:
+    """S y with y = F b + F ε (before + S F b), F = (S A S + diag(extra))⁻¹ and ε the
+    regularization; all but A of shape (r, nodes, *batch).
+    """
+    places = Places.of(plan)
+    own = {"b": b, "regularization": regularization, "before": before}
+    inputs = _matrix(A, extra, root) | {name: (x, 2) for name, x in own.items()}
+    outputs = _factors(places, b.shape[0]) | _solutions(b)
+    return _launched(_factor_and_solve, places, inputs, outputs)["x"]
+
+
+# Arrays by name, and how many axes they have before the batch; references to arrays, in a kernel.
+Inputs = dict[str, tuple[Array, int]]
+References = dict[str, Any]
+
+
+def _matrix(A: Unassembled, extra: Array, root: Array | None) -> Inputs:
+    """What a kernel reads that factors."""
+    H, Y = A.H, A.Y
+    if len(H) > 2:
+        # Products of three sides with each other would be nine pieces of program.
+        H, Y = (_joined(H),), (_joined(Y),)
+    inputs = {f"H{k}": (x, 3) for k, x in enumerate(H)} | {f"Y{k}": (x, 3) for k, x in enumerate(Y)}
+    inputs["extra"] = (extra, 2)
+    return inputs if root is None else inputs | {"root": (root, 2)}
+
+
+def _factors(places: "Places", r: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of what it writes."""
+    edges = max(places.edges, 1)
+    return {"inverse": (r * (r + 1) // 2, places.nodes), "coupling": (r, r, edges)}
+
+
+def _solutions(b: Array) -> dict[str, tuple[int, ...]]:
+    """Shapes of what a kernel writes that solves: the sum of all turns, and each turn's own."""
+    return {"x": b.shape[:2], "y": b.shape[:2]}
 
 
 def _joined(sides: Sequence[Array]) -> Array:
@@ -91,19 +127,20 @@ def _joined(sides: Sequence[Array]) -> Array:
 
 
 def _launched(
-    kernel: Callable,
+    kernel: Callable[["Places", References], None],
     places: "Places",
-    inputs: Sequence[tuple[Array, int]],
-    outputs: Sequence[tuple[int, ...]],
-) -> list[Array]:
+    inputs: Inputs,
+    outputs: dict[str, tuple[int, ...]],
+) -> dict[str, Array]:
     """What a kernel makes of a batch, in whole programs: environments that are missing are zeros.
 
-    inputs: arrays, and how many axes they have before the batch; outputs: shapes before the batch
+    outputs: shapes before the batch
     """
-    batch = jnp.broadcast_shapes(*(x.shape[rank:] for x, rank in inputs))
+    batch = jnp.broadcast_shapes(*(x.shape[rank:] for x, rank in inputs.values()))
     count = math.prod(batch)
     missing = -count % ENVIRONMENTS
-    dtype = jnp.result_type(*(x for x, _ in inputs))
+    dtype = jnp.result_type(*(x for x, _ in inputs.values()))
+    names = ("table", *inputs, *outputs)
 
     def flat(x, rank):
         """With one batch axis: of whole programs, or 1 for what all environments share."""
@@ -114,13 +151,14 @@ def _launched(
         return jnp.pad(x, [(0, 0)] * rank + [(0, missing)]) if missing else x
 
     results = launch(
-        kernel,
-        kernel.func.__name__.strip("_"),
+        lambda *references: kernel(places, dict(zip(names, references, strict=True))),
+        kernel.__name__.strip("_"),
         (count + missing) // ENVIRONMENTS,
-        [jax.ShapeDtypeStruct((*o, count + missing), dtype) for o in outputs],
-        [places.table, *(flat(x, rank) for x, rank in inputs)],
+        [jax.ShapeDtypeStruct((*o, count + missing), dtype) for o in outputs.values()],
+        [places.table, *(flat(x, rank) for x, rank in inputs.values())],
     )
-    return [x[..., :count].reshape(*x.shape[:-1], *batch) for x in results]
+    results = [x[..., :count].reshape(*x.shape[:-1], *batch) for x in results]
+    return dict(zip(outputs, results, strict=True))
 
 
 class Places:
@@ -234,14 +272,12 @@ def _least_fill(bodies: list[set[int]]) -> tuple[list[int], list[tuple[int, int]
     return order, edges
 
 
-def _factor(places: Places, r: int, scaled: bool, table, *refs) -> None:
+def _factor(places: Places, refs: References) -> None:
     """The kernel of `factor`."""
-    H, Y, rest = (
-        refs[: places.arrays],
-        refs[places.arrays : 2 * places.arrays],
-        refs[2 * places.arrays :],
-    )
-    extra, root, inverse, coupling = rest if scaled else (rest[0], None, *rest[1:])
+    table, inverse, coupling = (refs[name] for name in ("table", "inverse", "coupling"))
+    H, Y = ([refs[f"{name}{k}"] for k in range(places.arrays)] for name in "HY")
+    extra, root = refs["extra"], refs.get("root")
+    r = extra.shape[0]
     load, store, tall = _loading(), _storing(), range(r)
     zero = jnp.zeros(ENVIRONMENTS, extra.dtype)
 
@@ -255,8 +291,8 @@ def _factor(places: Places, r: int, scaled: bool, table, *refs) -> None:
                 return _with_products(A, 6, h, y)
 
             A = places.over(table, f"sides {a}", p, own, A)
-        s = [load(root, i, p) for i in tall] if scaled else None
-        if scaled:
+        s = None if root is None else [load(root, i, p) for i in tall]
+        if s is not None:
             A = [[A[i][j] * (s[i] * s[j]) for j in range(i + 1)] for i in tall]
         for i in tall:
             A[i][i] = A[i][i] + load(extra, i, p)
@@ -281,7 +317,7 @@ def _factor(places: Places, r: int, scaled: bool, table, *refs) -> None:
                     return _with_products(A, 6, h, y)
 
                 A = places.over(table, f"later side {a}{b}", e, shared, A)
-            if scaled:
+            if s is not None:
                 later = places.at(table, "later node", e)
                 A = [[A[i][j] * (load(root, i, later) * s[j]) for j in tall] for i in tall]
 
@@ -301,10 +337,13 @@ def _factor(places: Places, r: int, scaled: bool, table, *refs) -> None:
     lax.fori_loop(0, places.nodes, of_node, 0)
 
 
-def _solve(places: Places, r: int, corrects: bool, table, inverse, coupling, b, *rest) -> None:
-    """The kernel of `solve`; its second output is what each turn solves for."""
-    (ε, x, y), tall = rest if corrects else (None, *rest), range(r)
-    load, store = _loading(), _storing()
+def _solve(places: Places, refs: References) -> None:
+    """The kernel of `solve`."""
+    table, inverse, coupling = (refs[name] for name in ("table", "inverse", "coupling"))
+    b, x, y = (refs[name] for name in "bxy")
+    ε, before, root = (refs.get(name) for name in ("regularization", "before", "root"))
+    r = b.shape[0]
+    load, store, tall = _loading(), _storing(), range(r)
 
     def vector(ref, place):
         return [load(ref, i, place) for i in tall]
@@ -318,7 +357,7 @@ def _solve(places: Places, r: int, corrects: bool, table, inverse, coupling, b, 
 
         return lax.fori_loop(0, r, turn, half)
 
-    def clear(p, carry):
+    def begin(p, carry):
         for i in tall:
             store(x, jnp.zeros((), x.dtype), i, p)
         return carry
@@ -327,8 +366,11 @@ def _solve(places: Places, r: int, corrects: bool, table, inverse, coupling, b, 
         def forward(k, carry):
             p = places.at(table, "order", k)
             half = vector(b, p)
-            if corrects:
-                held = [load(ε, i, p) * load(x, i, p) for i in tall]
+            if ε is not None:
+                total = vector(x, p)
+                if before is not None:
+                    total = [u + v for u, v in zip(total, vector(before, p), strict=True)]
+                held = [u * v for u, v in zip(vector(ε, p), total, strict=True)]
                 half = [jnp.where(again > 0, v, u) for u, v in zip(half, held, strict=True)]
 
             def less_earlier(e, _, half):
@@ -353,14 +395,22 @@ def _solve(places: Places, r: int, corrects: bool, table, inverse, coupling, b, 
                 column = [load(inverse, _packed(i, j), p) for i in range(j, r)]
                 found = _dot(column, half[j:])
                 store(y, found, j, p)
+                if root is not None:
+                    found = load(root, j, p) * found
                 store(x, load(x, j, p) + found, j, p)
             return carry
 
         carry = lax.fori_loop(0, places.nodes, forward, carry)
         return lax.fori_loop(0, places.nodes, backward, carry)
 
-    lax.fori_loop(0, places.nodes, clear, 0)
-    lax.fori_loop(0, 2 if corrects else 1, turn, 0)
+    lax.fori_loop(0, places.nodes, begin, 0)
+    lax.fori_loop(0, 1 if ε is None else 2, turn, 0)
+
+
+def _factor_and_solve(places: Places, refs: References) -> None:
+    """The kernel of `factor_and_solve`; each thread reads what it has written itself."""
+    _factor(places, refs)
+    _solve(places, refs)
 
 
 def _rows(load: Callable, ref: Any, r: int, place: Any) -> Callable:

@@ -12,11 +12,13 @@ from ..algebra.pytree import replace
 from .factor import (
     AnyFactor,
     AnyMatrix,
+    Blocks,
     corrected,
     factor_scaled,
     solve,
     solve_corrected,
 )
+from .kernels import factor_and_solve
 from .problem import (
     RowProblem,
     coordinate_rows,
@@ -88,7 +90,7 @@ def factored(problem: RowProblem, A: AnyMatrix, extra: Array, root: Array | None
     """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; ε is the regularization."""
     plan = problem.structure.plan
     extra = extra if problem.regularization is None else extra + problem.regularization
-    root, extra = stop_gradient((root, extra))
+    A, root, extra = stop_gradient((A, root, extra))
     return factor_scaled(plan, A, extra, root)
 
 
@@ -123,10 +125,10 @@ def solve_symmetric(
 
 def solve_from(
     problem: RowProblem,
-    factors: AnyFactor,
+    A: AnyMatrix,
     extra: Array,
     right: Array,
-    root: Array | None,
+    root: Array,
     before: Array,
 ) -> Array:
     """`solve_symmetric` for a change of the impulses `before`: (A + ε) δ = ε Λ corrects for all of
@@ -135,6 +137,16 @@ def solve_from(
     Internal forces of redundant rows double their rounding and go no further, as each solve begins
     with the whole regularization.
     """
+    arguments = problem, A, extra, right, root, before
+    if problem.regularization is None or isinstance(A, Blocks):
+        return _change(*arguments)
+    return _change_by_kernel(*arguments)
+
+
+def _change(
+    problem: RowProblem, A: AnyMatrix, extra: Array, right: Array, root: Array, before: Array
+) -> Array:
+    factors = factored(problem, A, extra, root)
 
     def once(b):
         return solve_symmetric(problem, factors, extra, b, root, correct=False)
@@ -142,3 +154,15 @@ def solve_from(
     if problem.regularization is None:
         return once(right)
     return corrected(once, right, problem.regularization, before)
+
+
+@jax.custom_jvp
+def _change_by_kernel(problem, A, extra, right, root, before):
+    """`_change` as one kernel; its derivative is that of `_change`."""
+    plan, ε = problem.structure.plan, problem.regularization
+    return factor_and_solve(plan, A, extra + ε, root, right, ε, before)
+
+
+@_change_by_kernel.defjvp
+def _derivative_of_change(primals, tangents):
+    return jax.jvp(_change, primals, tangents)

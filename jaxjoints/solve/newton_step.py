@@ -25,8 +25,8 @@ from jax.lax import stop_gradient
 
 from ..algebra.places import take
 from .bounds import complementarity, impulse_scale, widened, widening
-from .factor import Blocks, add_diagonal
-from .linear import factored, scaled_system, solve_from
+from .factor import AnyMatrix, Blocks, add_diagonal
+from .linear import scaled_system, solve_from
 from .lu import GeneralBlocks, factor_general, solve_general, transposed
 from .problem import (
     Impulses,
@@ -58,7 +58,7 @@ class Linearization(NamedTuple):
 def newton_step(
     moving: tuple[RowProblem, Array],
     fixed: tuple[RowProblem, Array],
-    blocks: Blocks,
+    A: AnyMatrix,
     at: Impulses,
     speed: Array,
 ) -> Impulses:
@@ -86,12 +86,11 @@ def newton_step(
         soft = soft + problem.regularization
     wanted = -(speed + soft * impulse)
     if problem.follows:
-        change = _coupled_change(fixed[0], blocks, system, wanted, R)
+        change = _coupled_change(fixed[0], A, system, wanted, R)
     else:
         hard = fixed[0].compliance
         extra, right, root = scaled_system(problem, hard, wanted, system.c, total, R)
-        factors = factored(fixed[0], blocks, extra, root)
-        change = solve_from(fixed[0], factors, extra, right, root, impulse)
+        change = solve_from(fixed[0], A, extra, right, root, impulse)
     dΛ = coordinate_rows(problem, change)
     for k, B in enumerate(_follows(fixed[0], system), start=1):
         if B is not None:

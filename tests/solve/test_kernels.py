@@ -122,9 +122,8 @@ def test_vmap_of_kernels_is_a_batch(interpreted):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def rolled(make):
-    """Poses after some steps, and the slope of a number of them in the masses."""
-    system, state = make()
+def rolled(system, state):
+    """State after some steps, and the slope of a number of it in the masses."""
 
     def loss(mass):
         changed = replace(system, mass=mass)
@@ -140,26 +139,33 @@ def in_its_stops():
     return mechanisms.chain(2, q=0.44, qd=1.0, laws=stops)
 
 
+def check_equal(found, expected, precise):
+    rtol, atol = (1e-9, 1e-10) if precise else (1e-4, 1e-5)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        largest = np.abs(other).max(initial=1.0)
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol * largest)
+
+
 def test_a_step_is_the_same_by_kernels():
-    system, state = in_its_stops()
+    system, state = mechanisms.single(in_its_stops())
     expected, _ = jj.step(system, state, dt=5e-3)
     with traced_for("interpreted"):
         found, info = jj.step(system, state, dt=5e-3)
     assert info.ok.all()
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+    check_equal(found, expected, precise=False)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("precise", [True, False])
 @pytest.mark.parametrize("make", [in_its_stops, mechanisms.four_bar])
-def test_a_rollout_and_its_gradient_are_the_same_by_kernels(make):
-    end, slope = rolled(make)
+def test_a_rollout_and_its_gradient_are_the_same_by_kernels(make, precise):
+    made = make() if precise else mechanisms.single(make())
+    expected = rolled(*made)
     with traced_for("interpreted"):
         assert on_gpu()
-        other_end, other_slope = rolled(make)
-    for one, other in zip(jax.tree.leaves(other_end), jax.tree.leaves(end), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(other_slope, slope, rtol=1e-8, atol=1e-10 * np.abs(slope).max())
+        found = rolled(*made)
+    check_equal(found, expected, precise)
+    assert np.abs(expected[1]).max() > 5e-5
 
 
 def test_kernels_are_for_gpus():
