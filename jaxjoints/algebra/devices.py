@@ -9,11 +9,11 @@ from jax import Array
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 
-def placement(arrays: Iterable[Array], axes: int) -> NamedSharding | None:
+def placement(arrays: Iterable[Any], axes: int) -> NamedSharding | None:
     """How the last `axes` axes of arrays are spread over devices, by the first array that is.
 
-    None where one device holds them, and for arrays that are traced in a mesh of automatic axes:
-    there XLA alone knows, and divides the work by itself.
+    None where one device or NumPy holds them, and for arrays that are traced in a mesh of automatic
+    axes: there XLA alone knows, and divides the work by itself.
     """
     for x in arrays:
         held = _sharding(x)
@@ -27,10 +27,12 @@ def placement(arrays: Iterable[Array], axes: int) -> NamedSharding | None:
 
 def on_several(arrays: Iterable[Any]) -> bool:
     """Whether some of the arrays lie on several devices, whole or in parts."""
-    return any(isinstance(x, Array) and _is_on_several(_sharding(x)) for x in arrays)
+    return any(_is_on_several(_sharding(x)) for x in arrays)
 
 
-def _sharding(x: Array) -> Any:
+def _sharding(x: Any) -> Any:
+    if not isinstance(x, Array):
+        return None
     return jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
 
 

@@ -43,17 +43,23 @@ def by_device(function: Function) -> Function:
     """A function of (system, state, …) whose devices each compute the environments that they hold,
     where the state is spread over several; see `on_each_device`.
 
-    What it takes by keyword are options; every leaf of its result has the batch axes at its end.
+    Both may hold NumPy arrays, as the results of searches do. What it takes by keyword are options;
+    every leaf of its result has the batch axes at its end.
     """
 
     @wraps(function)
     def divided(system: System, state: State, **options: Any) -> Any:
+        system, state = jax.tree.map(_on_device, (system, state))
         placed = placement(jax.tree.leaves(state), len(batch_shape(system, state, None)))
         if placed is None:
             return function(system, state, **options)
         return _divided(function, placed, tuple(options.items()), system, state)
 
     return divided
+
+
+def _on_device(leaf: Any) -> jax.Array:
+    return leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

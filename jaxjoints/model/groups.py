@@ -102,11 +102,12 @@ class Group:
         return replace(self, **updated)
 
 
-def with_entry(stacked: jax.Array, i: int, value: Any, rank: int) -> jax.Array:
+def with_entry(stacked: Any, i: int, value: Any, rank: int) -> jax.Array:
     """A stacked leaf with the entry of element i replaced; either may carry batch axes at the end.
 
     rank: of the stacked leaf without batch axes; its last axis is that of elements
     """
+    stacked = jnp.asarray(stacked)
     value = jnp.asarray(value, stacked.dtype)
     extra = value.ndim - (rank - 1)
     if stacked.ndim == rank and extra:

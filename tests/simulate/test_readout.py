@@ -16,6 +16,7 @@ from jaxjoints import (
     SpringDamper,
     SystemBuilder,
     energies,
+    joint_errors,
     reaction,
     readout,
     replace,
@@ -81,6 +82,24 @@ def test_readings_of_a_batch_are_those_of_each_environment():
         mine = jax.tree.map(lambda x: x[i, ..., 1], found)  # noqa: B023
         # Forces are impulses over h, whose rounding is 1/h times as large.
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), mine, expected)
+
+
+def test_what_numpy_holds_reads_as_what_jax_holds():
+    """Results of searches are NumPy arrays; so may systems be that come from files."""
+    system, state, _, found = swung()
+    info = jax.tree.map(lambda x: x[-1], found.info)
+    read = readout(system, **EVERYTHING, axes="parent")
+
+    def all_of(system, state, info):
+        heavier = system.with_numbers({"body.0.mass": 3.0})
+        return read(system, state, info), joint_errors(system, state), energies(heavier, state)
+
+    held = jax.device_get((system, state, info))
+    expected = jax.tree.leaves(all_of(system, state, info))
+    for x, y in zip(jax.tree.leaves(all_of(*held)), expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+    for x, y in zip(jax.tree.leaves(all_of(system, *held[1:])), expected, strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 def test_readings_by_name_are_those_of_the_flat_vectors():
