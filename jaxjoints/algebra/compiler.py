@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import AxisType
 
 try:
     from jax.custom_derivatives import SymbolicZero
@@ -103,8 +104,15 @@ def on_gpu() -> bool:
     XLA on GPUs does not fuse what reads slices of what it writes: a factorization and two solves
     of a chain of 10 are 85 kernels, which move 37 kB for each environment (jaxlib 0.10). As two
     kernels of Pallas they move 6 kB.
+
+    XLA cannot divide such a kernel among devices, and would gather the batch for it. So where there
+    are several, kernels are for what `shard_map` gives to each.
     """
-    return _traced_for() in ("gpu", "interpreted")
+    if _traced_for() not in ("gpu", "interpreted"):
+        return False
+    axes = jax.sharding.get_abstract_mesh().axis_types
+    in_shard_map = bool(axes) and all(axis == AxisType.Manual for axis in axes)
+    return in_shard_map or jax.device_count() == 1
 
 
 def launch(

@@ -174,3 +174,19 @@ def test_kernels_are_for_gpus():
         assert on_gpu()
     with pytest.raises(ValueError, match="'tpu' is none of cpu, gpu"), traced_for("tpu"):
         pass
+
+
+def test_kernels_are_for_what_one_device_computes(interpreted, monkeypatch):
+    """XLA would gather the batch of a kernel that stands outside `shard_map`."""
+    monkeypatch.setattr(jax, "device_count", lambda: 8)
+    assert not on_gpu()
+    seen = []
+
+    def look(x):
+        seen.append(on_gpu())
+        return x
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("batch",))
+    spec = jax.sharding.PartitionSpec("batch")
+    jax.shard_map(look, mesh=mesh, in_specs=spec, out_specs=spec)(jnp.ones(2))
+    assert seen == [True]
