@@ -299,3 +299,29 @@ def test_bad_arguments_are_refused_by_name():
         jj.assemble(system, state, weights={"0": -1.0})
     with refused("assemble", "iterations 0"):
         jj.assemble(system, state, iterations=0)
+
+
+def test_a_search_ends_at_each_of_many_angles_that_cannot_be_reached():
+    """Rounded anew for each decision, one of these went on for ever."""
+    crank, coupler, rocker, ground, count = 0.10, 0.35, 0.20, 0.22, 72
+    hinge, world = jj.Hinge((0.0, -1.0, 0.0)), jj.SystemBuilder()
+    for name, length in (("crank", crank), ("coupler", 0.25), ("rocker", rocker)):
+        inertia = (1e-5, length**2 / 20, length**2 / 20)
+        world.body(name, mass=0.5, inertia=inertia, com=(length / 2, 0.0, 0.0))
+    world.joint("motor", hinge, child="crank")
+    world.joint("knee", hinge, child="coupler", parent="crank", frame_D=(crank, 0.0, 0.0))
+    ends = {"frame_C": (coupler, 0.0, 0.0), "frame_D": (rocker, 0.0, 0.0)}
+    world.joint("link", hinge, child="coupler", parent="rocker", **ends)
+    world.joint("pivot", hinge, child="rocker", frame_D=(ground, 0.0, 0.0))
+    system, _ = world.build(rough=True)
+    guess = system.state(q={"motor": 1.0, "knee": -0.6, "pivot": 1.6}, rough=True)
+    angles = np.linspace(0.0, 2 * np.pi, count, endpoint=False)
+    _, closure = jj.assemble(
+        system, jj.replicate(guess, count), q={"motor": angles[None]}, strict=False
+    )
+    # The triangle of coupler, rocker and what the crank leaves of the ground.
+    far = np.hypot(ground - crank * np.cos(angles), crank * np.sin(angles))
+    exists = (far >= coupler - rocker) & (far <= coupler + rocker)
+    assert 0 < exists.sum() < count
+    np.testing.assert_array_equal(closure.closed & closure.reached, exists)
+    assert closure.iterations.max() <= 200
