@@ -24,7 +24,6 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import materialize
 from ..algebra.options import near_matches
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import quat_conjugate, quat_multiply, quat_rotate
@@ -388,9 +387,7 @@ def _found(
     def advanced(search: _Search) -> _Search:
         system = with_goals(mechanism.system, joints, search.present)
         problem, q = _problem(replace(mechanism, system=system), search.at, search.damping)
-        # Once: XLA may compute them again for each decision, rounded otherwise, and a search that
-        # has ended by one of them goes on by the other.
-        total, worst = materialize(_errors(problem, search.damping))
+        total, worst = _errors(problem, search.damping)
         # A step that is not taken leads back to the best state, whose total is the same again.
         better, taken = total < search.total, total <= search.total
         stalled = better & (total > (1 - STALLED) * search.total)
@@ -406,6 +403,9 @@ def _found(
         done = worst <= rounding * reach
         ended = ~done & (stalled | (factor > MOST) | (count >= iterations))
         again = ended & (search.present > 0) if yielding else jnp.zeros(batch, bool)
+        # XLA may compute the errors again for each decision, rounded otherwise. On the boundary of
+        # one, goals are given up by it and not by the others, and nothing but the count ends that.
+        most = search.counted + 1 >= 2 * iterations
         new = _Search(
             at=_chosen(again | ~taken, best, _moved(at, problem)),
             best=best,
@@ -418,7 +418,7 @@ def _found(
             present=jnp.where(again, 0.0, search.present),
             count=jnp.where(again, 0, count),
             counted=search.counted + 1,
-            running=~done & (~ended | again) & (search.counted + 1 < 2 * iterations),
+            running=~done & (~ended | again) & ~most,
         )
         return _chosen(search.running, new, search)
 
