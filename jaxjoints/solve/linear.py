@@ -146,6 +146,7 @@ def solve_from(
 def _change(
     problem: RowProblem, A: AnyMatrix, extra: Array, right: Array, root: Array, before: Array
 ) -> Array:
+    """`solve_from`, step by step."""
     factors = factored(problem, A, extra, root)
 
     def once(b):

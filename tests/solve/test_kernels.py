@@ -65,7 +65,7 @@ def test_kernels_solve_what_levels_solve(graph):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("graph", [name for name in GRAPHS])
+@pytest.mark.parametrize("graph", list(GRAPHS))
 @pytest.mark.parametrize("r", [1, 2, 6])
 def test_kernels_solve_every_graph(graph, r):
     check(graph, r, (2,), jnp.float64, 1e-11)
@@ -166,6 +166,32 @@ def test_a_rollout_and_its_gradient_are_the_same_by_kernels(make, precise):
         found = rolled(*made)
     check_equal(found, expected, precise)
     assert np.abs(expected[1]).max() > 5e-5
+
+
+def thrown():
+    """A body without joints: a system without rows."""
+    world = jj.SystemBuilder()
+    world.body("stone", mass=1.0, inertia=(0.1, 0.2, 0.3))
+    system, state = world.build()
+    return system, jj.replace(state, velocity=state.velocity + 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "scheme"),
+    [
+        (thrown, jj.SemiImplicitEuler()),
+        (in_its_stops, jj.Rattle()),
+        (mechanisms.four_bar, jj.Rattle()),
+        (mechanisms.mixed, jj.SemiImplicitEuler(projections=1)),
+    ],
+)
+def test_other_systems_and_schemes_are_the_same_by_kernels(make, scheme):
+    system, state = make()[:2]
+    expected, _ = jj.rollout(system, state, steps=3, dt=5e-3, scheme=scheme)
+    with traced_for("interpreted"):
+        found, _ = jj.rollout(system, state, steps=3, dt=5e-3, scheme=scheme)
+    check_equal(found, expected, precise=True)
 
 
 def test_kernels_are_for_gpus():
