@@ -52,8 +52,8 @@ SWITCHES = (
 )
 _disabled: set[str] = set()
 
-# What programs may be traced for. "interpreted" is a GPU's program for any device: JAX interprets
-# its kernels.
+# What programs may be traced for. "gpu" is a single one; "interpreted" is a GPU's program for any
+# devices: JAX interprets its kernels.
 TARGETS = ("cpu", "gpu", "interpreted")
 _target: list[str] = []
 
@@ -110,9 +110,11 @@ def on_gpu() -> bool:
     """
     if _traced_for() not in ("gpu", "interpreted"):
         return False
+    # The devices that are there say nothing of one that is only described.
+    count = 1 if _target and _target[-1] == "gpu" else jax.device_count()
     axes = jax.sharding.get_abstract_mesh().axis_types
     in_shard_map = bool(axes) and all(axis == AxisType.Manual for axis in axes)
-    return in_shard_map or jax.device_count() == 1
+    return in_shard_map or count == 1
 
 
 def launch(

@@ -206,6 +206,8 @@ def test_kernels_are_for_what_one_device_computes(interpreted, monkeypatch):
     """XLA would gather the batch of a kernel that stands outside `shard_map`."""
     monkeypatch.setattr(jax, "device_count", lambda: 8)
     assert not on_gpu()
+    with traced_for("gpu"):
+        assert on_gpu(), "one that is described"
     seen = []
 
     def look(x):
