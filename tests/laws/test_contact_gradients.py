@@ -11,7 +11,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import jaxjoints as jj
-from support.differences import MOTION, central, programs, pushed
+from support.differences import MOTION, central, pushed
 
 DT = 1e-2
 RADIUS, MASS = 0.3, 2.0
@@ -103,7 +103,7 @@ def slopes():
     """By central differences and by reverse mode, (numbers and motion, cases, 6) each."""
     system, _ = built()  # its checks are of numbers, not of tracers
     assert max(len(numbers(system, name)[0]) for name in CASES) <= MOST
-    values, (_, reverse) = programs(moved)
+    values, reverse = jax.jit(jax.vmap(moved)), jax.jit(jax.jacrev(moved))
     at = np.zeros(MOST + MOTION)
     assert values(at[None])[0, -1] < RESIDUAL
     expected = central(values, at, np.full(at.size, 1e-4))

@@ -6,6 +6,7 @@ By reverse mode, which transposes the forward one.
 
 from functools import cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ from jaxjoints import (
     step,
 )
 from jaxjoints.laws.transmissions import SwingCone
-from support.differences import MOTION, central, programs, pushed
+from support.differences import MOTION, central, pushed
 
 DT = 1e-2
 MOST = 9  # parameters of a case
@@ -164,7 +165,7 @@ def moved(change):
 def slopes():
     """By central differences and by reverse mode, (parameters and motion, cases) each."""
     built()  # its checks are of numbers, not of tracers
-    values, (_, reverse) = programs(moved)
+    values, reverse = jax.jit(jax.vmap(moved)), jax.jit(jax.jacrev(moved))
     at = np.zeros(MOST + MOTION)
     steps = np.full(at.size, 1e-4)
     return central(values, at, steps), np.asarray(reverse(jnp.asarray(at))).T

@@ -15,11 +15,11 @@ from jaxjoints.solve.newton import Newton
 from jaxjoints.solve.problem import body_velocities, row_speeds
 from support import mechanisms
 from support.contacts import contacts
-from support.differences import check_slopes, programs
+from support.differences import check_slopes, slopes
 from support.mechanisms import rows_of_step
 
 DT = 1e-3
-STEPS = [1e-4] * 4
+POINT, STEPS = [0.1, -0.05, 0.03, 0.02], [1e-4] * 4
 
 
 @cache
@@ -98,7 +98,7 @@ WAYS = pytest.mark.parametrize(
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_first_derivatives_match_finite_differences(name, derivative, smoothing):
     outcome = motion(name, smoothing, derivative)
-    check_slopes(outcome, [0.1, -0.05, 0.03, 0.02], STEPS, rtol=1e-6, atol=1e-8)
+    check_slopes(outcome, POINT, STEPS, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_second_derivatives_match_differences_of_the_first(name, derivative):
     def slope(x):
         return jax.grad(lambda x: outcome(x) @ jnp.array([0.1, 1.0, 3.0, -2.0]))(x)
 
-    check_slopes(slope, [0.1, -0.05, 0.03, 0.02], STEPS, rtol=1e-6, atol=1e-6)
+    check_slopes(slope, POINT, STEPS, rtol=1e-6, atol=1e-6)
 
 
 def test_derivatives_stay_finite_where_a_row_changes_state():
@@ -145,8 +145,6 @@ def test_a_batch_of_gradients_is_the_gradient_of_a_batch():
 
 
 def test_both_derivatives_are_the_same_where_the_iteration_has_ended():
-    at = jnp.array([0.1, -0.05, 0.03, 0.02])
-    found = [
-        programs(motion("limited", 0.2, way))[1][1](at) for way in (jj.Implicit(), jj.Unrolled())
-    ]
+    ways = jj.Implicit(), jj.Unrolled()
+    found = [slopes(motion("limited", 0.2, way), POINT, STEPS)[2] for way in ways]
     np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
