@@ -83,7 +83,7 @@ def between() -> dict[str, History]:
 
 
 def draw(path: Path, left: dict[str, History], right: dict[str, History]) -> None:
-    figure, (force, position) = plt.subplots(1, 2, figsize=(10, 3.6))
+    figure, (force, position) = plt.subplots(1, 2, figsize=(10, 3.6), layout="tight")
     times = 1e3 * DT * np.arange(1, STEPS + 1)
     for axes, study in ((force, left), (position, right)):
         for (name, motion), style in zip(study.items(), ("-", ":", "--"), strict=True):
@@ -97,15 +97,14 @@ def draw(path: Path, left: dict[str, History], right: dict[str, History]) -> Non
     position.set(title="thrown between two stops", ylabel="position [mm]", xlim=(0, 400))
     for bound in (-1e3 * GAP, 1e3 * GAP):
         position.axhline(bound, color="grey", lw=0.8)
-    figure.tight_layout()
     figure.savefig(path, dpi=80)
     plt.close(figure)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "chattering.png")
-    path = parser.parse_args().output
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".png"))
+    path = parser.parse_args(arguments).output
     jax.config.update("jax_enable_x64", True)
     studies = {"pressed against a stop": pressed(), "between two stops": between()}
     for title, study in studies.items():

@@ -68,12 +68,12 @@ def descended(lengths: np.ndarray, iterations: int) -> tuple[np.ndarray, np.ndar
     return np.asarray(shares * scale), np.array(history)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".png"))
     parser.add_argument("--linkages", type=int, default=24)
     parser.add_argument("--iterations", type=int, default=150)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     first = random_linkages(options.linkages)
     last, history = descended(first, options.iterations)
     best = int(np.nanargmin(history[-1]))

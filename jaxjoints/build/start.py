@@ -61,6 +61,7 @@ def start_state(
     1. A body in `pose` stands there, at rest unless it is in `velocity`.
     2. From these bodies and the world on, breadth first and in the order in which joints were
        added, each joint places the body at its other end by its q and qd, zero by default. Joints
+       of which q or qd are given come first, so that what is given counts. Of the others, joints
        with six coordinates, which hold nothing, place what no other joint reaches. Contacts place
        no bodies.
     3. A body that no joint connects to those stands with its frame on the world's, at rest, and is
@@ -121,7 +122,8 @@ def start_state(
         stated = velocity.get(topology.bodies[body])
         motions[body] = T, twist if stated is None else _body_twist(T, stated)
 
-    branches, roots = spanning_branches(system, [bodies[name] for name in pose])
+    stated = {j for j, joint in enumerate(topology.joints) if joint in q or joint in qd}
+    branches, roots = spanning_branches(system, [bodies[name] for name in pose], stated)
     for name, T in pose.items():
         put(bodies[name], T, still)
     for root in roots:

@@ -1,7 +1,8 @@
 """Which joint places which body: a spanning tree of the joints, breadth first from the world."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from .system import WORLD_INDEX, System
 
@@ -24,52 +25,57 @@ class Branch:
 
 
 def spanning_branches(
-    system: System, placed: Iterable[int]
+    system: System, placed: Iterable[int], stated: Collection[int] = ()
 ) -> tuple[tuple[Branch, ...], tuple[int, ...]]:
     """The branches of the tree, each after the one that places its base; and its roots, the first
     bodies of those that no joint connects to the world or to a body that is placed.
 
-    Breadth first, in the order in which joints were added. A joint with six coordinates, as a
-    bushing beside a chain, holds nothing: it places only what is out of reach of the others.
-    Contacts place no bodies.
+    Of the joints that lead from a placed body to one that is not, the next branch is one of those
+    whose coordinates are stated, if there is any, so that they count. Then joints count that hold
+    something: one with six coordinates, as a bushing beside a chain, places only what is out of
+    reach of the others. Among equal ones the tree grows breadth first, in the order in which joints
+    were added. Contacts place no bodies.
 
     placed: indices of bodies that have their place otherwise, besides the world
+    stated: numbers of joints whose coordinates are stated
     """
     joints = {
-        j: (child, parent, group.coupling.dof)
+        j: (child, parent, (j not in stated, group.coupling.dof == FREEDOMS))
         for group in system.groups
         if group.coupling.places_bodies
         for j, child, parent in zip(group.joints, group.child, group.parent, strict=True)
     }
-    joints = {j: joints[j] for j in sorted(joints)}
-    holding: dict[int, list[int]] = {}
-    for j, (child, parent, dof) in joints.items():
-        if dof < FREEDOMS:
-            holding.setdefault(child, []).append(j)
-            holding.setdefault(parent, []).append(j)
-    loose = [j for j, (_, _, dof) in joints.items() if dof == FREEDOMS]
-    queue, branches, roots = [WORLD_INDEX, *placed], [], []
-    seen = set(queue)
+    touching: dict[int, list[int]] = {}
+    for j in sorted(joints):
+        for body in joints[j][:2]:
+            touching.setdefault(body, []).append(j)
+    seen: set[int] = set()
+    # Joints of placed bodies, the next branch first: by rank, then by when their base was placed.
+    ahead: list[tuple[tuple[bool, bool], int, int]] = []
+    branches, roots = [], []
 
-    def grow(j: int) -> None:
-        """Place the body at the other end of a joint, where one end is placed."""
-        child, parent, _ = joints[j]
-        if (child in seen) != (parent in seen):
-            ends = (parent, child, 1) if child in seen else (child, parent, 0)
-            branches.append(Branch(j, *ends))
-            seen.add(ends[0])
-            queue.append(ends[0])
+    def place(body: int) -> None:
+        """Let the joints of a body lead on from it."""
+        for j in touching.get(body, ()):
+            heappush(ahead, (joints[j][2], len(seen), j))
+        seen.add(body)
 
-    visited, bodies = 0, range(len(system.topology.bodies))
-    while visited < len(queue):
-        for j in holding.get(queue[visited], ()):
-            grow(j)
-        visited += 1
-        if visited == len(queue):
-            for j in loose:
-                grow(j)
-        if visited == len(queue):
-            roots += [body for body in bodies if body not in seen][:1]
-            queue += [root for root in roots if root not in seen]
-            seen.update(roots)
+    def grow() -> None:
+        """Place what the joints ahead reach."""
+        while ahead:
+            j = heappop(ahead)[-1]
+            child, parent, _ = joints[j]
+            if not {child, parent} <= seen:
+                ends = (parent, child, 1) if child in seen else (child, parent, 0)
+                branches.append(Branch(j, *ends))
+                place(ends[0])
+
+    for body in (WORLD_INDEX, *placed):
+        place(body)
+    grow()
+    for body in range(len(system.topology.bodies)):
+        if body not in seen:
+            roots.append(body)
+            place(body)
+            grow()
     return tuple(branches), tuple(roots)

@@ -173,13 +173,17 @@ def test_tolerance_ends_chattering(chattering):
     assert found["default"].position[-1] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_oscillation_between_two_limits(chattering, tmp_path):
+def test_oscillation_between_two_limits(chattering):
     found = chattering.between()
     switches = {name: one.switches for name, one in found.items()}
     assert switches["default"] <= 2 < switches["engaged"] < switches["once passed"]
     # The default never leaves its range; the others are thrown back and forth across it.
     assert np.abs(found["default"].position).max() < 2.0 + 1e-6
-    chattering.draw(tmp_path / "picture.png", found, found)
+
+
+def test_the_example_says_and_draws_what_it_found(chattering, tmp_path):
+    """It asserts the numbers of switches itself."""
+    chattering.main(["--output", str(tmp_path / "picture.png")])
     pixels = imread(tmp_path / "picture.png")
     assert pixels[..., :3].min() < 0.5 and (FOLDER / "chattering.png").stat().st_size < 100e3
 

@@ -1,4 +1,4 @@
-"""The spanning tree of joints: breadth first, and joints that hold nothing last."""
+"""The spanning tree of joints: breadth first, what is stated first, what holds nothing last."""
 
 import numpy as np
 
@@ -47,3 +47,23 @@ def test_a_bushing_beside_a_chain_places_no_body():
     # The bushing measures a rotation of 0.9 rad.
     angles = state.q[system.coordinate("joint 1")]
     np.testing.assert_allclose(np.linalg.norm(angles), 0.9, atol=1e-12)
+
+
+def test_joints_whose_coordinates_are_stated_place_bodies_before_others():
+    # A base whose pose is given by a joint that holds nothing, with a leg pinned to the ground.
+    system = built((jj.Free(), 0, -1), (jj.Hinge(), 1, 0), (jj.Ball(), 1, -1))
+    assert [branch.joint for branch in spanning_branches(system, ())[0]] == [2, 1]
+    q = {"joint 0": (0.0, 0.0, 0.0, 0.3, 0.0, 0.0), "joint 1": 0.4}
+    state = system.state(q=q, qd={"joint 1": 2.0})
+    for joint, values in q.items():
+        np.testing.assert_array_equal(state.q[system.coordinate(joint)], np.atleast_1d(values))
+    np.testing.assert_allclose(
+        state.omega[:, 1], 2.0 * np.array([0, -np.sin(0.3), np.cos(0.3)]), atol=1e-12
+    )
+
+
+def test_a_stated_joint_that_holds_something_places_a_body_before_a_stated_bushing():
+    system = built((jj.Hinge(), 0, -1), (jj.Released(jj.Fixed()), 1, -1), (jj.Hinge(), 1, 0))
+    for stated, joints in (({0, 1, 2}, [0, 2]), ({1}, [1, 0]), ({1, 2}, [1, 2])):
+        branches, _ = spanning_branches(system, (), stated)
+        assert [branch.joint for branch in branches] == joints

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from support.differences import central
 from support.examples import example
@@ -57,3 +58,14 @@ def test_simulated_paths_and_their_derivatives_are_those_of_the_geometry(linkage
     for value, of_geometry, share in zip(found, expected, (OF_A_STEP, OF_SLOPES), strict=True):
         np.testing.assert_allclose(value, of_geometry, atol=share * np.abs(of_geometry).max())
     np.testing.assert_allclose(found[1].ravel(), differences[0], rtol=0, atol=DIFFERENCES)
+
+
+@pytest.mark.slow
+def test_linkages_that_learn_come_closer_to_their_path(linkage, tmp_path, capsys):
+    """As a user runs it, with few linkages and iterations; it asserts what it shows."""
+    picture = tmp_path / "linkage.png"
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        linkage.main(["--linkages", "4", "--iterations", "25", "--output", str(picture)])
+    assert "mm after 25 iterations" in capsys.readouterr().out
+    height, width, _ = imread(picture).shape
+    assert height > 300 and width > 1000
