@@ -4,9 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from .compiler import on_gpu
+
 # Ranges of places up to which they are slices; beyond, programs would grow with them. XLA on CPUs
 # makes one loop of a concatenation of so many parts (jaxlib 0.10).
 MOST_RANGES = 8
+
+# Values of one place up to which a GPU looks them up.
+MOST_TURNS = 8
 
 
 def take(x: Array, index: np.ndarray, axis: int) -> Array:
@@ -21,11 +26,29 @@ def take(x: Array, index: np.ndarray, axis: int) -> Array:
 def add_at(x: Array, index: np.ndarray, values: Array, axis: int) -> Array:
     """x with values added at constant places, which may repeat; batches of one are spread.
 
-    On a GPU, several values are added at one place in any order, and the sum may differ by rounding
+    On a GPU each place looks up its values, which XLA fuses with what makes them and what reads
+    the sum: a scatter would be a kernel of its own. Where a place has more than `MOST_TURNS`
+    values it stays a scatter, which adds them in any order: the sum may then differ by rounding
     from run to run, unless XLA is told `--xla_gpu_deterministic_ops`.
     """
     batch = jnp.broadcast_shapes(x.shape[axis + 1 :], values.shape[axis + 1 :])
     x = jnp.broadcast_to(x, (*x.shape[: axis + 1], *batch))
+    if on_gpu() and np.bincount(index, minlength=1).max() <= MOST_TURNS:
+        return _added_by_turns(x, index, values, axis)
     place = x.at[(slice(None),) * axis + (index,)]
     once = len(np.unique(index)) == len(index)
     return place.add(values, mode="promise_in_bounds", unique_indices=once)
+
+
+def _added_by_turns(x: Array, index: np.ndarray, values: Array, axis: int) -> Array:
+    """`add_at`, all first values of the places at once, then all second ones, and so on."""
+    places, missing = x.shape[axis], len(index)
+    rest = np.arange(len(index))
+    while len(rest):
+        _, first = np.unique(index[rest], return_index=True)
+        at = np.full(places, missing)
+        at[index[rest[first]]] = rest[first]
+        own = values.at[(slice(None),) * axis + (at,)].get(mode="fill", fill_value=0)
+        x = x + own
+        rest = np.delete(rest, first)
+    return x

@@ -48,6 +48,7 @@ __all__ = [
     "Pose",
     "error_twist",
     "retract",
+    "over_mass",
     "adjoint",
     "adjoint_inverse",
     "transform_twist",
@@ -224,6 +225,19 @@ class Pose:
     def normalized(self) -> "Pose":
         """The same pose with its quaternion scaled to unit length."""
         return Pose(self.p, quat_normalize(self.q))
+
+
+def over_mass(inverse_mass: Array, inverse_inertia: Array, wrench: Array) -> Array:
+    """M⁻¹ f: twists that impulses f give bodies at rest, of components about their centres of mass.
+
+    inverse_mass: [1/kg], shape (bodies, *batch); inverse_inertia: [1/(kg m²)] in the axes of f,
+        shape (3, 3, bodies, *batch); f: [N s, N m s], shape (6, bodies, *batch), or for several on
+        each body (6, count, bodies, *batch), like the twists [m/s, rad/s]
+    """
+    several = wrench.ndim == inverse_inertia.ndim
+    linear = inverse_mass[(None,) * (1 + several)] * wrench[:3]
+    angular = (matmul if several else matvec)(inverse_inertia, wrench[3:])
+    return jnp.concatenate(jnp.broadcast_arrays(linear, angular), axis=0)
 
 
 def error_twist(T: Pose) -> Array:

@@ -6,7 +6,7 @@ from jax import Array
 
 from ..algebra.dense import multiply
 from ..algebra.pytree import struct
-from ..algebra.spatial import cross
+from ..algebra.spatial import cross, over_mass
 from ..laws.limits import Limits
 from ..model.groups import JointGroup
 from ..model.kinematics import (
@@ -21,7 +21,6 @@ from ..model.state import State, WarmStart
 from ..model.system import System
 from ..solve.problem import Impulses, RowProblem, RowSolution
 from .layout import GroupLayout, layout
-from .problem import over_mass
 
 
 @struct
@@ -146,8 +145,8 @@ def effort_impulse(
         sides = zip(coordinate_wrenches(group, joint), (group.child, group.parent), strict=True)
         for H, body in sides:
             body = np.array(body)
-            total = total.at[:, body].add(multiply(over_mass(mechanism, H, body), impulse))
-    return total
+            total = total.at[:, body].add(multiply(H, impulse))
+    return over_mass(mass, mechanism.inverse_inertia, total)
 
 
 def _wrench(group: JointGroup, rows: GroupLayout, joint: JointKinematics, impulse: Array) -> Array:

@@ -12,7 +12,7 @@ from jax import Array
 from ..algebra.compiler import materialize
 from ..algebra.dense import multiply_transposed
 from ..algebra.pytree import replace, struct
-from ..algebra.spatial import matmul
+from ..algebra.spatial import over_mass
 from ..model.kinematics import Kinematics, Mechanism
 from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import RowProblem, coordinate_rows, diagonal
@@ -66,7 +66,8 @@ def row_problem(
     # Stored: otherwise XLA computes the rows again inside everything that reads them.
     wrenches, aims, latches = materialize((wrenches, replace(aims, latches=()), aims.latches))
     fields = vars(wrenches) | {name: x for name, x in vars(aims).items() if name != "latches"}
-    return _latched(RowProblem(**fields, structure=plan.structure), latches, target)
+    mass = {"inverse_mass": mechanism.inverse_mass, "inverse_inertia": mechanism.inverse_inertia}
+    return _latched(RowProblem(**fields, **mass, structure=plan.structure), latches, target)
 
 
 def aimed_again(
@@ -114,22 +115,17 @@ def row_values(mechanism: Mechanism, kinematics: Kinematics) -> Array:
     return materialize(_in_order(mechanism, plan, whole))
 
 
-def over_mass(mechanism: Mechanism, H: Array, body: np.ndarray) -> Array:
-    """M⁻¹ H for wrenches (6, rows, n, *batch) on the bodies (n,)."""
-    linear = mechanism.inverse_mass[body][None, None] * H[:3]
-    angular = matmul(mechanism.inverse_inertia[:, :, body], H[3:])
-    return jnp.concatenate(jnp.broadcast_arrays(linear, angular), axis=0)
-
-
 def _wrenches(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Wrenches:
     """Wrenches of all rows, nodes in the order of elimination."""
+    mass, inertia = mechanism.inverse_mass, mechanism.inverse_inertia
     switched = any(group is not None and group.enabled is not None for group in groups)
-    sides = len(plan.structure.sides)
+    most = len(plan.structure.sides)
 
     def of_group(group):
-        Y = [over_mass(mechanism, H, at) for H, at in zip(group.H, group.bodies, strict=True)]
+        sides = zip(group.H, group.bodies, strict=True)
+        Y = [over_mass(mass[at], inertia[:, :, at], H) for H, at in sides]
         # No joint of the group has the further sides.
-        none = [jnp.zeros_like(group.H[0][:, :, :0])] * (sides - len(Y))
+        none = [jnp.zeros_like(group.H[0][:, :, :0])] * (most - len(Y))
         idle = None
         if switched:
             off = jnp.zeros_like(group.q[:1]) if group.enabled is None else 1 - group.enabled[None]

@@ -37,10 +37,11 @@ Vector = list[Any]
 
 @struct
 class Unassembled:
-    """A = Σ_b H_bᵀ M_b⁻¹ H_b by the rows of all nodes; see `factor.assemble`."""
+    """A = Σ_b H_bᵀ M_b⁻¹ H_b by the rows of all nodes, fields as in a `RowProblem`."""
 
     H: tuple[Array, ...]
-    Y: tuple[Array, ...]
+    inverse_mass: Array
+    inverse_inertia: Array
 
 
 @struct
@@ -78,19 +79,21 @@ def factor_and_solve(
     plan: Plan,
     A: Unassembled,
     extra: Array,
-    root: Array,
+    root: Array | None,
     b: Array,
-    regularization: Array,
-    before: Array,
-) -> Array:
+    regularization: Array | None,
+    before: Array | None,
+) -> tuple[Array, WholeFactor]:
     """S y with y = F b + F ε (before + S F b), F = (S A S + diag(extra))⁻¹ and ε the
-    regularization; all but A of shape (r, nodes, *batch).
+    regularization, and the factor; all but A of shape (r, nodes, *batch), None for S = 1, for no
+    correction, and for nothing before.
     """
     places = Places.of(plan)
     own = {"b": b, "regularization": regularization, "before": before}
-    inputs = _matrix(A, extra, root) | {name: (x, 2) for name, x in own.items()}
+    inputs = _matrix(A, extra, root) | {name: (x, 2) for name, x in own.items() if x is not None}
     outputs = _factors(places, b.shape[0]) | _solutions(b)
-    return _launched(_factor_and_solve, places, inputs, outputs)["x"]
+    found = _launched(_factor_and_solve, places, inputs, outputs)
+    return found["x"], WholeFactor(found["inverse"], found["coupling"])
 
 
 # Arrays by name, and how many axes they have before the batch; references to arrays, in a kernel.
@@ -100,12 +103,10 @@ References = dict[str, Any]
 
 def _matrix(A: Unassembled, extra: Array, root: Array | None) -> Inputs:
     """What a kernel reads that factors."""
-    H, Y = A.H, A.Y
-    if len(H) > 2:
-        # Products of three sides with each other would be nine pieces of program.
-        H, Y = (_joined(H),), (_joined(Y),)
-    inputs = {f"H{k}": (x, 3) for k, x in enumerate(H)} | {f"Y{k}": (x, 3) for k, x in enumerate(Y)}
-    inputs["extra"] = (extra, 2)
+    # Products of three sides with each other would be nine pieces of program.
+    H = (_joined(A.H),) if len(A.H) > 2 else A.H
+    inputs = {f"H{k}": (x, 3) for k, x in enumerate(H)}
+    inputs |= {"mass": (A.inverse_mass, 1), "inertia": (A.inverse_inertia, 3), "extra": (extra, 2)}
     return inputs if root is None else inputs | {"root": (root, 2)}
 
 
@@ -170,7 +171,7 @@ class Places:
 
     nodes, edges: how many there are
     arrays: number of arrays of H
-    products: the arrays of H and of Y that edges have products of
+    products: the pairs of arrays of H that edges have products of
     """
 
     def __init__(self, plan: Plan):
@@ -205,12 +206,15 @@ class Places:
                 array = 0 if self.arrays == 1 else side
                 sides[node].append((array, begin + k, bodies[node][side]))
         for a in range(self.arrays):
-            self._put_lists(f"sides {a}", [[k for x, k, _ in each if x == a] for each in sides])
+            # What acts on the world moves nothing.
+            own = [[(k, b) for x, k, b in each if x == a and b >= 0] for each in sides]
+            self._put_lists(f"sides {a}", [[k for k, _ in each] for each in own])
+            self._put(f"bodies {a}", [b for each in own for _, b in each])
         self.products = []
         for a, b in product(range(self.arrays), repeat=2):
             shared = [
                 [
-                    (k, m)
+                    (k, m, u)
                     for (x, k, u), (y, m, v) in product(sides[i], sides[p])
                     if (x, y) == (a, b) and u == v >= 0
                 ]
@@ -219,8 +223,9 @@ class Places:
             if not any(shared):
                 continue
             self.products.append((a, b))
-            self._put_lists(f"later side {a}{b}", [[k for k, _ in each] for each in shared])
-            self._put(f"earlier side {a}{b}", [m for each in shared for _, m in each])
+            self._put_lists(f"later side {a}{b}", [[k for k, _, _ in each] for each in shared])
+            self._put(f"earlier side {a}{b}", [m for each in shared for _, m, _ in each])
+            self._put(f"bodies {a}{b}", [body for each in shared for _, _, body in each])
         self.table = np.concatenate([*self._parts, [0]]).astype(np.int32)
 
     @staticmethod
@@ -275,20 +280,32 @@ def _least_fill(bodies: list[set[int]]) -> tuple[list[int], list[tuple[int, int]
 def _factor(places: Places, refs: References) -> None:
     """The kernel of `factor`."""
     table, inverse, coupling = (refs[name] for name in ("table", "inverse", "coupling"))
-    H, Y = ([refs[f"{name}{k}"] for k in range(places.arrays)] for name in "HY")
+    H, mass, inertia = [refs[f"H{k}"] for k in range(places.arrays)], refs["mass"], refs["inertia"]
     extra, root = refs["extra"], refs.get("root")
     r = extra.shape[0]
     load, store, tall = _loading(), _storing(), range(r)
     zero = jnp.zeros(ENVIRONMENTS, extra.dtype)
+
+    def with_shared(A, later, earlier, body):
+        """A + H₁ᵀ M⁻¹ H₂ by columns of two sides on a body."""
+        m = load(mass, body)
+        turning = [earlier(3 + j) for j in range(3)]
+
+        def twist(k):
+            tensor = [load(inertia, k, j, body) for j in range(3)]
+            return [_dot(tensor, [t[i] for t in turning]) for i in tall]
+
+        A = _with_products(A, 3, later, lambda k: [m * x for x in earlier(k)])
+        return _with_products(A, 3, lambda k: later(3 + k), twist)
 
     def of_node(k, carry):
         p = places.at(table, "order", k)
         A = [[zero] * (i + 1) for i in tall]
         for a in range(places.arrays):
 
-            def own(place, _, A, a=a):
-                h, y = _columns(load, H[a], r, place), _columns(load, Y[a], r, place)
-                return _with_products(A, 6, h, y)
+            def own(place, at, A, a=a):
+                h = _columns(load, H[a], r, place)
+                return with_shared(A, h, h, places.at(table, f"bodies {a}", at))
 
             A = places.over(table, f"sides {a}", p, own, A)
         s = None if root is None else [load(root, i, p) for i in tall]
@@ -313,8 +330,9 @@ def _factor(places: Places, refs: References) -> None:
 
                 def shared(place, at, A, a=a, b=b):
                     other = places.at(table, f"earlier side {a}{b}", at)
-                    h, y = _columns(load, H[a], r, place), _columns(load, Y[b], r, other)
-                    return _with_products(A, 6, h, y)
+                    body = places.at(table, f"bodies {a}{b}", at)
+                    h, g = _columns(load, H[a], r, place), _columns(load, H[b], r, other)
+                    return with_shared(A, h, g, body)
 
                 A = places.over(table, f"later side {a}{b}", e, shared, A)
             if s is not None:

@@ -49,7 +49,10 @@ def solve_linear(
         R = problem.augmented_stiffness * coordinate_rows(problem, problem.rate) - problem.impulse
         extra, right, root = scaled_system(problem, extra, right, c, odds, R)
     if factors is None:
-        factors = factored(problem, matrix(stop_gradient(problem)), extra, root)
+        A = matrix(stop_gradient(problem))
+        if not isinstance(A, Blocks) and correct:
+            return _by_kernel(problem, A, extra, right, root, None)
+        factors = factored(problem, A, extra, root)
     return solve_symmetric(problem, factors, extra, right, root, correct=correct), factors
 
 
@@ -137,33 +140,36 @@ def solve_from(
     Internal forces of redundant rows double their rounding and go no further, as each solve begins
     with the whole regularization.
     """
-    arguments = problem, A, extra, right, root, before
-    if problem.regularization is None or isinstance(A, Blocks):
-        return _change(*arguments)
-    return _change_by_kernel(*arguments)
+    way = _step_by_step if isinstance(A, Blocks) else _by_kernel
+    return way(problem, A, extra, right, root, before)[0]
 
 
-def _change(
-    problem: RowProblem, A: AnyMatrix, extra: Array, right: Array, root: Array, before: Array
-) -> Array:
-    """`solve_from`, step by step."""
-    factors = factored(problem, A, extra, root)
+def _step_by_step(
+    problem: RowProblem,
+    A: AnyMatrix,
+    extra: Array,
+    right: Array,
+    root: Array | None,
+    before: Array | None,
+) -> tuple[Array, AnyFactor]:
+    """`solve_from`, or without anything before `solve_symmetric`; and the factors."""
+    factors, ε = factored(problem, A, extra, root), problem.regularization
+    if before is None or ε is None:
+        return solve_symmetric(problem, factors, extra, right, root), factors
 
     def once(b):
         return solve_symmetric(problem, factors, extra, b, root, correct=False)
 
-    if problem.regularization is None:
-        return once(right)
-    return corrected(once, right, problem.regularization, before)
+    return corrected(once, right, ε, before), factors
 
 
 @jax.custom_jvp
-def _change_by_kernel(problem, A, extra, right, root, before):
-    """`_change` as one kernel; its derivative is that of `_change`."""
+def _by_kernel(problem, A, extra, right, root, before):
+    """`_step_by_step` as one kernel."""
     plan, ε = problem.structure.plan, problem.regularization
-    return factor_and_solve(plan, A, extra + ε, root, right, ε, before)
+    return factor_and_solve(plan, A, extra if ε is None else extra + ε, root, right, ε, before)
 
 
-@_change_by_kernel.defjvp
-def _derivative_of_change(primals, tangents):
-    return jax.jvp(_change, primals, tangents)
+@_by_kernel.defjvp
+def _derivative_around_the_kernel(primals, tangents):
+    return jax.jvp(_step_by_step, primals, tangents)

@@ -17,11 +17,12 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import materialize, on_gpu
+from ..algebra.compiler import for_all_readers, materialize, on_gpu
 from ..algebra.dense import multiply, multiply_transposed
 from ..algebra.places import add_at, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
+from ..algebra.spatial import over_mass
 from .bounds import complementarity, impulse_scale, widened
 from .factor import AnyFactor, AnyMatrix, assemble
 from .forces import Bound
@@ -114,7 +115,9 @@ class RowProblem:
     """Everything that the impulses of one step depend on, arrays with the batch axes last.
 
     H: wrenches of unit impulses on the bodies of each side, (6, rows, nodes of the side, *batch)
-    Y: M⁻¹ H, the twists that they cause
+    Y: M⁻¹ H, the twists that they cause; what solves on a GPU does not read it, for M⁻¹ is less
+    inverse_mass, inverse_inertia: of all bodies and of the world, where they are 0, [1/kg] and, in
+        the axes of H, [1/(kg m²)], (bodies + 1, *batch) and (3, 3, bodies + 1, *batch)
     rate: speed of each row before impulses, and what a hard row aims at, (rows, nodes, *batch)
     compliance: cfm/h of the hard rows, (rows, nodes, *batch)
     augmented_stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
@@ -128,6 +131,8 @@ class RowProblem:
 
     H: tuple[Array, ...]
     Y: tuple[Array, ...]
+    inverse_mass: Array
+    inverse_inertia: Array
     rate: Array
     compliance: Array
     augmented_stiffness: Array
@@ -212,10 +217,11 @@ def row_speeds(problem: RowProblem, velocity: Array) -> Array:
 
 
 def _all_velocities(problem: RowProblem, impulse: Array) -> Array:
-    total = None
-    for Y, (nodes, bodies) in zip(problem.Y, problem.structure.sides, strict=True):
+    gpu, total = on_gpu(), None
+    sides = zip(problem.H if gpu else problem.Y, problem.structure.sides, strict=True)
+    for unit, (nodes, bodies) in sides:
         of_side = impulse if len(nodes) == impulse.shape[1] else impulse[:, np.array(nodes)]
-        part = multiply(Y, of_side)
+        part = multiply(unit, of_side)
         if total is None:
             shape = (6, problem.structure.bodies + 1, *part.shape[2:])
             total = jnp.zeros(shape, part.dtype)
@@ -223,7 +229,10 @@ def _all_velocities(problem: RowProblem, impulse: Array) -> Array:
         moving = np.flatnonzero(np.array(bodies) < problem.structure.bodies)
         if len(moving):
             total = add_at(total, np.array(bodies)[moving], take(part, moving, 1), 1)
-    return total
+    if not gpu:
+        return total
+    total = for_all_readers(total)
+    return over_mass(problem.inverse_mass, problem.inverse_inertia, total)
 
 
 def speeds(problem: RowProblem, impulse: Array) -> Array:
@@ -251,7 +260,7 @@ def diagonal(problem: RowProblem) -> Array:
 def matrix(problem: RowProblem) -> AnyMatrix:
     """A, in blocks on the joint graph but for the kernels of a GPU."""
     if on_gpu() and not problem.follows:
-        return Unassembled(problem.H, problem.Y)
+        return Unassembled(problem.H, problem.inverse_mass, problem.inverse_inertia)
     return assemble(problem.structure.plan, problem.H, problem.Y)
 
 

@@ -74,11 +74,17 @@ def cumulated(x):
     return compiler.scan(lambda total, y: (total + y, total * y), x[1], x[:1], 1)[1]
 
 
+def behind_a_barrier(x):
+    with compiler.traced_for("gpu"):
+        return compiler.for_all_readers(x)
+
+
 # What the workarounds compute, each of an array (4, 4, 4).
 WORKED_AROUND = {
     "once": lambda x: compiler.once(lambda x: x * x)(x),
     "stored": lambda x: compiler.stored(dense.product)(x, x),
     "materialize": lambda x: compiler.materialize(x * x),
+    "barrier": lambda x: behind_a_barrier(x * x),
     "spread": lambda x: compiler.spread(x, 1, 3),
     "arctan": lambda x: compiler.arctan2(x, x[::-1]) + compiler.arctan_series(0.01 * x * x),
     "scan": cumulated,

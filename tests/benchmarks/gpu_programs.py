@@ -24,7 +24,7 @@ from cases import CASES, DT
 from engines import ENGINES
 from engines.hlo import Loop, Program
 
-from jaxjoints.algebra.compiler import traced_for
+from jaxjoints.algebra.compiler import disabled, traced_for
 
 # Seconds of a launch inside a CUDA graph, and bytes per second of an H200's memory.
 LAUNCH, BANDWIDTH = 1.3e-6, 4.8e12
@@ -132,6 +132,7 @@ def main() -> None:
     options.add_argument("--batch", type=int, default=65536)
     options.add_argument("--gradient", action="store_true")
     options.add_argument("--float64", action="store_true")
+    options.add_argument("--without", default="", help="a workaround of jaxjoints to do without")
     options.add_argument("--heaviest", type=int, default=0, help="kernels of a step to list")
     given = options.parse_args()
     jax.config.update("jax_enable_x64", given.float64)
@@ -139,7 +140,8 @@ def main() -> None:
     for case in given.cases:
         for engine in given.engines.split(","):
             try:
-                found, program = measure(engine, case, given.batch, given.gradient)
+                with disabled(*filter(None, [given.without])):
+                    found, program = measure(engine, case, given.batch, given.gradient)
             except Exception as error:
                 print(f"{case}, {engine}: {type(error).__name__}: {error}"[:400], file=sys.stderr)
                 continue

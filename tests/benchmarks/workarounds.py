@@ -208,7 +208,7 @@ def main() -> None:
     """Print a table of the pieces, or one for each case."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--cases", default="", help="whole rollouts of these instead")
-    options.add_argument("--only", default=",".join(compiler.SWITCHES))
+    options.add_argument("--only", default=",".join(PIECES))
     options.add_argument("--batch", type=int, default=128)
     options.add_argument("--steps", type=int, default=50)
     options.add_argument("--rounds", type=int, default=15)

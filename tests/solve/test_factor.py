@@ -37,7 +37,7 @@ def direct(plan, sides, s, d, b):
 
 
 def check(nodes, r, batch, dtype, tolerance):
-    plan, sides, A = problem(nodes, r, batch)
+    plan, sides, _, A = problem(nodes, r, batch)
     rng = np.random.default_rng(1)
     shape = (r, len(nodes), *batch)
     s, d, b = rng.uniform(0.5, 2.0, shape), rng.uniform(0.5, 2.0, shape), rng.normal(size=shape)
@@ -73,7 +73,7 @@ def test_random_graphs():
 
 
 def test_shared_rows_broadcast_against_a_batch():
-    plan, sides, A = problem(GRAPHS["chain"], 2, (1,))
+    plan, sides, _, A = problem(GRAPHS["chain"], 2, (1,))
     shape = (2, 10, 4)
     rng = np.random.default_rng(2)
     d, b = rng.uniform(0.5, 2.0, shape), rng.normal(size=shape)
@@ -91,7 +91,7 @@ def test_rows_that_nodes_do_not_have_are_left_out(graph):
     nodes, r, batch = GRAPHS[graph], 4, (2,)
     rng = np.random.default_rng(len(graph))
     heights = tuple(int(h) for h in rng.integers(1, r + 1, len(nodes)))
-    plan, sides, _ = problem(nodes, r, batch)
+    plan, sides, *_ = problem(nodes, r, batch)
     short = elimination_plan(nodes, heights)
     assert short.order == plan.order and short != plan
     there = np.arange(r)[:, None] < np.array(heights)[list(plan.order)]
@@ -114,7 +114,7 @@ def test_rows_that_nodes_do_not_have_are_left_out(graph):
 def test_a_general_matrix_and_its_transpose_are_solved(graph, turned):
     """Against dense float64: A scaled row by row, rows of a node coupled at random."""
     r, batch = 3, (2,)
-    plan, sides, A = problem(GRAPHS[graph], r, batch)
+    plan, sides, _, A = problem(GRAPHS[graph], r, batch)
     rng = np.random.default_rng(len(graph))
     n = len(plan.order)
     α = rng.uniform(0.1, 1.0, (r, n, *batch))
@@ -138,7 +138,7 @@ def test_a_general_matrix_and_its_transpose_are_solved(graph, turned):
 @pytest.fixture(scope="module")
 def system():
     """A plan, an assembled batch of two, and a function that solves it."""
-    plan, sides, A = problem(GRAPHS["ring"], 2, (2,))
+    plan, sides, _, A = problem(GRAPHS["ring"], 2, (2,))
     blocks = assemble(plan, *jax.tree.map(jnp.asarray, sides))
     blocks = add_diagonal(plan, blocks, jnp.ones((2, 6, 2)))
     return plan, blocks, with_diagonal(A, np.ones((2, 6, 2)))
@@ -196,7 +196,7 @@ def test_derivative_through_custom_linear_solve_is_that_of_the_solution(system):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_redundant_rows_do_no_harm(dtype):
     # Two joints with the same rows: A is singular, but A x = b has solutions for such b.
-    plan, sides, _ = problem(((0, -1), (0, -1), (1, 0)), 3)
+    plan, sides, *_ = problem(((0, -1), (0, -1), (1, 0)), 3)
     sides = jax.tree.map(np.array, sides)
     first, second = (plan.order.index(i) for i in (0, 1))
     for side in jax.tree.leaves(sides):

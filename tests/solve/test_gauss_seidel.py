@@ -145,9 +145,7 @@ def recorded(name):
         omega = np.linalg.solve(inertia - h * hat, L[..., None])[..., 0].T
         gravity = np.array(world["gravity"])[:, None]
         free.append(np.concatenate([pair.v[i] + h * gravity, omega]))
-        weight = np.zeros((len(inertia), 6, 6))
-        weight[:, :3, :3], weight[:, 3:, 3:] = np.eye(3) / body["mass"], np.linalg.inv(inertia)
-        inverse.append(weight)
+        inverse.append(np.moveaxis(np.linalg.inv(inertia), 0, -1))
     rows = list(getattr(pair, case["joints"][0]["type"])())
     count = pair.p.shape[-1]
     H = np.zeros((2, 6, ROWS, count))
@@ -156,10 +154,17 @@ def recorded(name):
         H[:, :, i] = sides
         rate[i] = np.einsum("san,san->n", H[:, :, i], np.array(free)) - world["erp"] / h * error
         compliance[i] = world["cfm"] / h
-    Y = [np.einsum("nab,bin->ain", w, one) for w, one in zip(inverse, H, strict=True)]
+    Y = [
+        np.concatenate([one[:3] / body["mass"], np.einsum("abn,bin->ain", tensor, one[3:])])
+        for body, tensor, one in zip(case["bodies"], inverse, H, strict=True)
+    ]
+    world_stays = np.zeros_like(inverse[0])
+    mass = np.array([1 / body["mass"] for body in case["bodies"]] + [0.0])
     problem = RowProblem(
         tuple(jnp.asarray(x[:, :, None]) for x in H),
         tuple(jnp.asarray(x[:, :, None]) for x in Y),
+        jnp.asarray(mass[:, None]),
+        jnp.asarray(np.stack([*inverse, world_stays], axis=2)),
         jnp.asarray(rate[:, None]),
         jnp.asarray(compliance[:, None]),
         jnp.zeros((0, count)),

@@ -32,8 +32,8 @@ def numbers(plan, r, batch, dtype):
 
 
 @partial(jax.jit, static_argnums=0)
-def by_kernels(plan, sides, s, d, ε, b):
-    factors = factor_scaled(plan, Unassembled(*sides), d, s)
+def by_kernels(plan, H, inverse, s, d, ε, b):
+    factors = factor_scaled(plan, Unassembled(H, *inverse), d, s)
     assert isinstance(factors, WholeFactor)
     return solve(plan, factors, b), solve_corrected(plan, factors, b, ε)
 
@@ -45,11 +45,11 @@ def by_levels(plan, sides, s, d, ε, b):
 
 
 def check(graph, r, batch, dtype, tolerance):
-    plan, sides, A = problem(GRAPHS[graph], r, batch)
-    sides = jax.tree.map(lambda x: jnp.asarray(x, dtype), sides)
+    plan, *given, A = problem(GRAPHS[graph], r, batch)
+    sides, inverse = jax.tree.map(lambda x: jnp.asarray(x, dtype), given)
     own = [jnp.asarray(x) for x in numbers(plan, r, batch, dtype)]
     with traced_for("interpreted"):
-        found = by_kernels(plan, sides, *own)
+        found = by_kernels(plan, sides[0], inverse, *own)
     expected = by_levels(plan, sides, *own)
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == dtype
@@ -81,14 +81,14 @@ def test_kernels_in_single_precision():
 
 
 def test_rows_that_all_environments_share_are_not_spread():
-    plan, (H, Y), _ = problem(GRAPHS["chain"], 2, (1,))
-    H, Y = jax.tree.map(jnp.asarray, (H, Y))
+    plan, (H, Y), inverse, _ = problem(GRAPHS["chain"], 2, (1,))
+    H, Y, inverse = jax.tree.map(jnp.asarray, (H, Y, inverse))
     own = [jnp.asarray(x) for x in numbers(plan, 2, (5,), np.float64)]
     # One side of the two belongs to all environments, the other to each.
     H = (H[0], jnp.broadcast_to(H[1], (*H[1].shape[:3], 5)))
     with traced_for("interpreted"):
-        found = by_kernels(plan, (H, Y), *own)
-        traced = str(jax.make_jaxpr(partial(by_kernels, plan))((H, Y), *own))
+        found = by_kernels(plan, H, inverse, *own)
+        traced = str(jax.make_jaxpr(partial(by_kernels, plan))(H, inverse, *own))
     for one, other in zip(found, by_levels(plan, (H, Y), *own), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-11)
     assert "f64[6,2,10,1]" in traced and "f64[6,2,10,32]" in traced
@@ -96,15 +96,15 @@ def test_rows_that_all_environments_share_are_not_spread():
 
 def test_rows_that_depend_on_others_take_nothing(interpreted):
     """Two equal rows of a node: the second has a pivot of rounding, and no share of the impulse."""
-    plan, sides, _ = problem(GRAPHS["single"], 3, (2,))
+    plan, sides, inverse, _ = problem(GRAPHS["single"], 3, (2,))
     sides = [[np.array(x) for x in side] for side in sides]
     for side in sides:
         for x in side:
             x[:, 2] = x[:, 1]
-    sides = jax.tree.map(jnp.asarray, (tuple(sides[0]), tuple(sides[1])))
+    sides, inverse = jax.tree.map(jnp.asarray, ((tuple(sides[0]), tuple(sides[1])), inverse))
     b = jnp.asarray(np.random.default_rng(0).normal(size=(3, 1, 2))).at[2].set(0.0)
     one, none = jnp.ones((3, 1, 2)), jnp.zeros((3, 1, 2))
-    x, _ = by_kernels(plan, sides, one, none, none, b)
+    x, _ = by_kernels(plan, sides[0], inverse, one, none, none, b)
     np.testing.assert_array_equal(x[2], 0.0)
     first, _ = by_levels(
         plan, jax.tree.map(lambda x: x[:, :2], sides), *(y[:2] for y in (one, none, none, b))
@@ -113,11 +113,11 @@ def test_rows_that_depend_on_others_take_nothing(interpreted):
 
 
 def test_vmap_of_kernels_is_a_batch(interpreted):
-    plan, sides, _ = problem(GRAPHS["ring"], 2, (3,))
-    sides = jax.tree.map(jnp.asarray, sides)
+    plan, (H, _), inverse, _ = problem(GRAPHS["ring"], 2, (3,))
+    H, inverse = jax.tree.map(jnp.asarray, (H, inverse))
     own = [jnp.asarray(x) for x in numbers(plan, 2, (3,), np.float64)]
-    together = by_kernels(plan, sides, *own)
-    mapped = jax.vmap(partial(by_kernels, plan), -1, -1)(sides, *own)
+    together = by_kernels(plan, H, inverse, *own)
+    mapped = jax.vmap(partial(by_kernels, plan), -1, -1)(H, inverse, *own)
     for one, other in zip(mapped, together, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 

@@ -82,6 +82,8 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
     return RowProblem(
         tuple(map(jnp.asarray, H)),
         tuple(map(jnp.asarray, Y)),
+        jnp.asarray(inverse[0]),
+        jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
         jnp.asarray(rate),
         jnp.zeros_like(rate),
         none,

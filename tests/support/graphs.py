@@ -59,14 +59,19 @@ GRAPHS = {
 
 @lru_cache(maxsize=64)
 def problem(nodes, r, batch=(), seed=0):
-    """H and Y = M⁻¹ H of both sides in plan order, and the dense A with axes (row, node) twice."""
+    """H and Y = M⁻¹ H of all sides in plan order, the masses and inertias of M⁻¹, and the dense A
+    with axes (row, node) twice.
+    """
     rng = np.random.default_rng([seed, r, len(nodes)])
     plan = elimination_plan(nodes)
     bodies = 1 + max(max(sides) for sides in nodes)
-    X = rng.normal(size=(6, 6, bodies + 1, *batch))
-    unit = np.eye(6).reshape(6, 6, 1, *(1,) * len(batch))
-    inverse_mass = (np.einsum("ij...,kj...->ik...", X, X) + unit) / 6
-    inverse_mass[:, :, -1] = 0.0
+    X = rng.normal(size=(3, 3, bodies + 1, *batch))
+    unit = np.eye(3).reshape(3, 3, 1, *(1,) * len(batch))
+    inertia = (np.einsum("ij...,kj...->ik...", X, X) + unit) / 3
+    mass = rng.uniform(0.3, 3.0, (bodies + 1, *batch))
+    mass[-1], inertia[:, :, -1] = 0.0, 0.0
+    inverse_mass = np.zeros((6, 6, *mass.shape))
+    inverse_mass[:3, :3], inverse_mass[3:, 3:] = unit * mass, inertia
     # Every node's rows as wrenches on every body.
     on_body = np.zeros((6, bodies + 1, r, len(nodes), *batch))
     wrenches, twists = [], []
@@ -78,7 +83,7 @@ def problem(nodes, r, batch=(), seed=0):
         for i, node in enumerate(having):
             on_body[:, body[i], :, node] += wrenches[side][:, :, i]
     A = np.einsum("abri...,acb...,cbsj...->risj...", on_body, inverse_mass, on_body, optimize=True)
-    return plan, (tuple(wrenches), tuple(twists)), A
+    return plan, (tuple(wrenches), tuple(twists)), (mass, inertia), A
 
 
 def dense_solve(A, b):

@@ -82,6 +82,8 @@ class Hinges:
         return RowProblem(
             tuple(map(jnp.asarray, H)),
             tuple(map(jnp.asarray, Y)),
+            jnp.asarray(inverse[0]),
+            jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
             jnp.asarray(rate),
             jnp.zeros(rate.shape),
             none,
