@@ -39,8 +39,11 @@ except ImportError:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable)
 
-# Compiler options for programs that run little: half the time to compile (jaxlib 0.10.2).
-QUICK = {"xla_backend_optimization_level": 0}
+# Compiler options for programs that run little: a quarter of the time to compile (jaxlib 0.10.2).
+QUICK: dict[str, int | bool] = {"xla_backend_optimization_level": 0}
+# A release of XLA refuses what it does not know.
+if jax.__version_info__ < (0, 11):
+    QUICK |= {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
 
 SWITCHES = (
     "once",
@@ -165,6 +168,37 @@ def once(function: F) -> F:
         return function(*arrays) if "once" in _disabled else call(*arrays)
 
     return cast(F, chosen)
+
+
+def quickly(function: F, **options: Any) -> F:
+    """`jax.jit` of a function that runs once or twice, which is compiled with the options `QUICK`.
+
+    Inside of another `jit`, `grad` or `vmap` it is part of that program, compiled with its options:
+    JAX refuses others there.
+
+    Gains: the start of a knee of splines compiles in a quarter of the time.
+    """
+    alone, within = (
+        jax.jit(function, compiler_options=QUICK, **options),
+        jax.jit(function, **options),
+    )
+
+    @wraps(function)
+    def chosen(*arguments: Any, **named: Any) -> Any:
+        traced = is_traced((arguments, named)) or traces_constants()
+        return (within if traced else alone)(*arguments, **named)
+
+    return cast(F, chosen)
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a tree holds arrays that JAX is tracing, inside `jit`, `grad` or `vmap`."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def traces_constants() -> bool:
+    """Whether JAX traces now what is computed of plain numbers, as it does inside `jit`."""
+    return is_traced(jnp.zeros(()))
 
 
 def stored(function: Callable) -> Callable:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -36,7 +35,7 @@ from .checks.joints import (
 from .checks.laws import read_laws
 from .checks.transmissions import read_transmission
 from .checks.values import (
-    precision,
+    float_array,
     read_coordinates,
     read_names,
     read_numbers,
@@ -376,7 +375,7 @@ class SystemBuilder:
             mass=stacked([body.mass for body in bodies.values()]),
             inertia=stacked([body.inertia for body in bodies.values()]),
             com=stacked([body.com for body in bodies.values()]),
-            gravity=jnp.array(self._gravity, precision()),
+            gravity=float_array(self._gravity),
             groups=groups,
             transmissions=transmission_groups(self._transmissions, list(joints), groups),
             fields=field_groups(self._fields, index, topology.moving),

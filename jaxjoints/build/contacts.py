@@ -4,12 +4,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..algebra.compiler import is_traced
 from ..algebra.spatial import Pose
 from ..couplings.contact import Contact
 from ..couplings.shapes import Shape, candidates, no_gap_function
 from ..laws.contact import contact_laws
 from ..model.system import WORLD
-from .checks.values import is_traced, precision, read_pose
+from .checks.values import precision, read_pose
 
 
 def add_contact(

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from ..algebra.compiler import is_traced
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
 from ..laws.constraints import Constraint
@@ -15,7 +16,6 @@ from ..laws.fields import Field
 from ..laws.law import Law
 from ..laws.softness import Compliance, PhysicalSoftness
 from ..laws.transmissions import Transmission
-from .checks.values import is_traced
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.compiler import is_traced, quickly
 from ..algebra.dense import inverse, multiply, multiply_transposed
 from ..algebra.pytree import expand, expand_trailing, map_trailing, replace
 from ..algebra.spatial import Pose, transform_twist, twist_of
@@ -33,7 +34,6 @@ from ..model.state import State
 from ..model.system import WORLD_INDEX, System
 from .checks.values import (
     common_batch,
-    is_traced,
     precision,
     read_by_name,
     read_coordinates,
@@ -109,11 +109,15 @@ def start_state(
         {n: jax.tree.map(lambda x: expand_trailing(x, 1, axes), v) for n, v in values.items()}
         for values in (q, qd, pose, velocity)
     )
-    records = [wide.joint(name) for name in topology.joints]
+    # Read by NumPy: JAX would compile a program for each shape of a number.
+    read = wide if is_traced(wide) else jax.tree.map(np.asarray, wide)
+    records = [read.joint(name) for name in topology.joints]
     joints = [(record.coupling, record.frame_C, record.frame_D) for record in records]
 
-    still = jnp.zeros((6,) + (1,) * axes, precision())
-    origin = Pose.identity((1,) * axes, dtype=precision()), still
+    still = np.zeros((6,) + (1,) * axes, precision())
+    parallel = np.zeros_like(still[:4])
+    parallel[0] = 1.0
+    origin = Pose(still[:3], parallel), still
     # Pose of each body frame in the world, and its twist in body axes.
     motions = {WORLD_INDEX: origin}
 
@@ -131,7 +135,7 @@ def start_state(
     coordinates: dict[int, Array] = {}
     for branch in branches:
         j, joint = branch.joint, topology.joints[branch.joint]
-        zero = jnp.zeros((ends[j].dof,) + (1,) * axes, precision())
+        zero = np.zeros((ends[j].dof,) + (1,) * axes, precision())
         coordinates[j] = q.get(joint, zero)
         placed = _placed(
             *joints[j],
@@ -225,7 +229,7 @@ class _Ends:
     dof: int
 
 
-@partial(jax.jit, static_argnames=("forward", "batch"))
+@partial(quickly, static_argnames=("forward", "batch"))
 def _placed(coupling, frame_C, frame_D, q, qd, other, *, forward, batch):
     """Pose and twist of a body (body axes, at its origin) that a joint places.
 
@@ -253,7 +257,7 @@ def _relative_motion(coupling: Coupling, q: Array, qd: Array) -> tuple[Pose, Arr
     return T, twist_of(T, rate)
 
 
-@partial(jax.jit, static_argnames="batch")
+@partial(quickly, static_argnames="batch")
 def _closed(coupling, frame_C, frame_D, child, parent, q, *, batch):
     """Coordinates of a joint between two placed bodies, its largest error [m or rad] and rate of
     an error, and the largest component of the positions of C and D in the world [m] and of v_CD.
@@ -277,7 +281,7 @@ def _closed(coupling, frame_C, frame_D, child, parent, q, *, batch):
     return value, *map(jnp.max, gap), size, jnp.max(jnp.abs(v))
 
 
-@partial(jax.jit, static_argnames="batch")
+@partial(quickly, static_argnames="batch")
 def _slip(coupling, frame_C, frame_D, child, parent, *, batch):
     """Largest violation of a joint's velocity rows, and the largest component of v_CD."""
     T = (parent[0] @ frame_D).inverse() @ child[0] @ frame_C
@@ -289,7 +293,7 @@ def _slip(coupling, frame_C, frame_D, child, parent, *, batch):
     return jnp.max(jnp.abs(map_trailing(residual, batch, coupling, T, v))), jnp.max(jnp.abs(v))
 
 
-@partial(jax.jit, static_argnames="batch")
+@partial(quickly, static_argnames="batch")
 def _at_centres(motions, com, *, batch):
     """Positions and quaternions of all centres of mass, their velocities and angular velocities.
 
@@ -373,7 +377,7 @@ def _parts(rate: Array) -> str:
     )
 
 
-@jax.jit
+@quickly
 def _transmission_gaps(system: System, state: State) -> dict[int, tuple[Array, Array]]:
     """Largest error of each transmission that keeps values at 0, and largest rate of an error."""
     mechanism = mechanism_of(system, state.time.ndim)

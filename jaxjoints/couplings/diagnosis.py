@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..algebra.compiler import quickly
 from ..algebra.spatial import Pose, retract
 from .coupling import Chart, Coupling, Residual
 
@@ -173,14 +174,14 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-@jax.jit
+@quickly
 def _motion_at_zero(chart: Chart) -> jax.Array:
     leaves = jax.tree.leaves(chart)
     dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
     return chart.motion_at(jnp.zeros(chart.dof, dtype))
 
 
-@jax.jit
+@quickly
 def _gradient_at_reference(coupling: Residual) -> jax.Array:
     leaves = jax.tree.leaves(coupling)
     dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype

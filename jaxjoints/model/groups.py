@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..algebra.pytree import replace, static, struct
@@ -81,7 +82,11 @@ class Group:
 
         ranks: the declared rank of each leaf
         """
-        one = jax.tree.map(lambda x, rank: jnp.take(x, i, axis=rank - 1), self, ranks)
+
+        def of_member(x, rank):
+            return (np if isinstance(x, np.ndarray) else jnp).take(x, i, axis=rank - 1)
+
+        one = jax.tree.map(of_member, self, ranks)
         return replace(one, **{field: (getattr(self, field)[i],) for field in self.per_member})
 
     def with_member(self, i: int, changes: dict[str, Any], ranks: Self) -> Self:

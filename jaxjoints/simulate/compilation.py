@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..algebra.compiler import is_traced, traces_constants
 from ..algebra.devices import on_several
-from ..build.checks.values import is_traced
 
 # The programs compiled so far, and the identities of the user's functions in them, which JAX keeps.
 _compiled: dict[Hashable, list[tuple[int, ...]]] = {}
@@ -33,7 +33,7 @@ def warn_of_compilation(
     functions = list(functions)
     codes = tuple(getattr(f, "__code__", None) for f in functions)
     # Within another `jit` everything that is computed is traced, and that program is the user's.
-    if not functions or None in codes or is_traced(jnp.zeros(())):
+    if not functions or None in codes or traces_constants():
         return
     key = call, codes, *_form(others), static
     before, identities = _compiled.setdefault(key, []), tuple(map(id, functions))

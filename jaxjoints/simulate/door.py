@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.compiler import is_traced
 from ..algebra.options import check_kind
 from ..algebra.pytree import expand, replace
 from ..assembly.impulses import warm_start_sizes
 from ..assembly.layout import engagement_size
-from ..build.checks.values import is_traced, precision, read_numbers
+from ..build.checks.values import precision, read_numbers
 from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, State, control_ranks
 from ..model.system import System

@@ -10,11 +10,10 @@ from jax import Array
 from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
-from ..algebra.compiler import scan
+from ..algebra.compiler import is_traced, scan
 from ..algebra.devices import dealt_out, placement
 from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
-from ..build.checks.values import is_traced
 from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System

@@ -9,10 +9,10 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.compiler import is_traced
 from ..algebra.pytree import replace
 from ..algebra.spatial import quat_rotate
 from ..assembly.layout import mechanism_of
-from ..build.checks.values import is_traced
 from ..build.start import START_ERROR
 from ..model.batch import batch_shape, by_device
 from ..model.kinematics import (

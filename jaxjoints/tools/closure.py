@@ -24,13 +24,14 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.compiler import is_traced
 from ..algebra.options import near_matches
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import quat_conjugate, quat_multiply, quat_rotate
 from ..assembly.group_rows import Interval
 from ..assembly.layout import mechanism_of
 from ..assembly.problem import row_problem
-from ..build.checks.values import common_batch, is_traced, read_by_name, read_coordinates
+from ..build.checks.values import common_batch, read_by_name, read_coordinates
 from ..model.batch import batch_shape
 from ..model.kinematics import (
     Mechanism,

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .values import is_traced, read_numbers
+from ...algebra.compiler import is_traced
+from .values import read_numbers
 
 
 def read_mass(owner: str, mass: Any, prescribed: bool) -> float | Array:

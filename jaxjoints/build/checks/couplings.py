@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...algebra.compiler import is_traced
 from ...couplings.coupling import Coupling
 from ...couplings.diagnosis import (
     captured_array_problem,
@@ -17,7 +18,7 @@ from ...couplings.diagnosis import (
 from ...couplings.rotary import Ball
 from ...laws.law import Law
 from ...laws.limits import Limits
-from .values import at_once, is_traced, precision, read_record
+from .values import at_once, precision, read_record
 
 
 def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, list[str]]:

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ...algebra.compiler import is_traced
 from ...algebra.pytree import overrides
 from ...algebra.spatial import Pose
 from ...couplings.diagnosis import function_problem
 from ...laws.fields import BodyMotion, Field
 from ...model.state import State
 from ...model.system import System
-from .values import at_once, is_traced, precision, read_record
+from .values import at_once, precision, read_record
 
 # The methods of which a field overrides one or both, each with a function that calls it.
 METHODS = {

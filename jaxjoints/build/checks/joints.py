@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ...algebra.compiler import is_traced
 from ...algebra.options import near_matches
 from ...algebra.pytree import replace
 from ...couplings.coupling import Coupling
@@ -14,7 +15,7 @@ from ...couplings.nonholonomic import extra_rows
 from ...laws.softness import AnySoftness, Compliance
 from ...model.system import WORLD
 from ..specs import BodySpec
-from .values import at_once, is_traced, precision, read_numbers
+from .values import at_once, precision, read_numbers
 
 # Ratio of the masses of two bodies that a joint connects, above which a warning is given.
 MASS_RATIO = 1e6

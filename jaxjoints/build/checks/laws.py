@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...algebra.compiler import is_traced
 from ...algebra.pytree import replace
 from ...laws.law import CoordinateState, Law
 from ...laws.limits import Limits, Lock
 from ...laws.springs import SpringDamper
 from ...solve.forces import Hard
-from .values import at_once, float_leaves, is_traced, precision, read_numbers
+from .values import at_once, float_leaves, precision, read_numbers
 
 # Fields of laws that feed energy into the system if they are negative.
 PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")

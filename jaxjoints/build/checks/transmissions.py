@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...algebra.compiler import is_traced
 from ...laws.transmissions import Transmission
-from .values import at_once, is_traced, precision, read_record
+from .values import at_once, precision, read_record
 
 
 @at_once

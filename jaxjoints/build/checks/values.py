@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ...algebra.compiler import is_traced, traces_constants
 from ...algebra.options import near_matches
 from ...algebra.pytree import replace
 from ...algebra.spatial import Pose, quat_from_matrix, quat_normalize
@@ -28,20 +29,17 @@ def precision() -> np.dtype:
     return jnp.result_type(float)
 
 
-def is_traced(value: Any) -> bool:
-    """Whether a tree holds arrays that JAX is tracing, inside `jit`, `grad` or `vmap`."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
-
-
 def at_once(function: Function) -> Function:
     """A function that computes at once, inside `jit` too, where no argument is traced.
 
     Otherwise `jit` would trace what JAX computes of plain numbers, and nothing could be checked.
+    Outside of `jit` nothing is to be done, and programs within keep their constants: at once, each
+    operation on these would be compiled by itself.
     """
 
     @wraps(function)
     def known(*arguments: Any, **options: Any) -> Any:
-        if is_traced((arguments, options)):
+        if is_traced((arguments, options)) or not traces_constants():
             return function(*arguments, **options)
         with jax.ensure_compile_time_eval():
             return function(*arguments, **options)
@@ -49,10 +47,21 @@ def at_once(function: Function) -> Function:
     return known  # type: ignore[return-value]
 
 
+def float_array(value: Any) -> Array:
+    """Numbers as an array of JAX's default float, of its own memory.
+
+    Those that NumPy can read are converted there: JAX would compile that for each shape.
+    """
+    numbers = None if isinstance(value, jax.Array) or is_traced(value) else np.asarray(value)
+    if numbers is None or numbers.dtype.kind not in "biuf":
+        return jnp.array(value, precision())
+    return jax.device_put(np.array(numbers, precision()))
+
+
 def stacked(values: Sequence[Any]) -> Array:
     """Numbers of one shape as one array of JAX's default float, with an axis of them at the end."""
     stack = jnp.stack if is_traced(list(values)) else np.stack
-    return jnp.array(stack(values, axis=-1), precision())
+    return float_array(stack(values, axis=-1))
 
 
 def read_by_name(
@@ -148,7 +157,7 @@ def read_pose(owner: str, field: str, value: Any, *, batched: bool = False) -> P
     else:
         position, rotation = value, None
     position = read_numbers(owner, f"{field} position", position, (3,), batched=batched)
-    position = jnp.array(position, precision())
+    position = float_array(position)
     if rotation is None:
         return Pose.translation(position)
     if np.shape(rotation)[:2] == (3, 3):
@@ -176,7 +185,7 @@ def read_coordinates(owner: str, field: str, value: Any, dof: int) -> Array:
     elif shape[:1] != (dof,):
         hint = "it is rigid: leave it out" if dof == 0 else f"give {dof} numbers"
         raise ValueError(f"{owner}: {field} {value} must have {dof} components; {hint}")
-    return jnp.array(read_numbers(owner, field, value, (dof,), batched=True), precision())
+    return float_array(read_numbers(owner, field, value, (dof,), batched=True))
 
 
 @at_once
@@ -185,7 +194,7 @@ def read_velocity(owner: str, velocity: Any, *, batched: bool = False) -> Array:
 
     batched: batch axes may follow the six components
     """
-    return jnp.array(read_numbers(owner, "velocity", velocity, (6,), batched=batched), precision())
+    return float_array(read_numbers(owner, "velocity", velocity, (6,), batched=batched))
 
 
 def read_record(owner: str, record: Any) -> Any:
@@ -231,7 +240,7 @@ def float_leaves(name: str, value: Any) -> Any:
     if isinstance(value, (tuple, list)) and not _all_numbers(value):
         return type(value)(float_leaves(f"{name}[{i}]", x) for i, x in enumerate(value))
     try:
-        return jnp.array(value, precision())
+        return float_array(value)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{name} {value!r} must be numbers; mark a field that is not with `static()`"
@@ -264,7 +273,7 @@ def _read_quaternion(owner: str, field: str, quaternion: Any, batched: bool) -> 
                 stacklevel=4,
             )
         numbers = numbers / length
-    return quat_normalize(jnp.array(numbers, precision()))
+    return quat_normalize(float_array(numbers))
 
 
 def _read_matrix(owner: str, field: str, matrix: Any, batched: bool) -> Array:
@@ -282,4 +291,4 @@ def _read_matrix(owner: str, field: str, matrix: Any, batched: bool) -> Array:
                 f"{owner}: {field} rotation matrix {numbers.tolist()} is a reflection, its "
                 "determinant is -1; flip one axis"
             )
-    return quat_from_matrix(jnp.array(numbers, precision()))
+    return quat_from_matrix(float_array(numbers))
