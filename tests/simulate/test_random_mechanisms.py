@@ -2,14 +2,18 @@
 
 import inspect
 from dataclasses import replace
+from functools import partial
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings, strategies
 
 import jaxjoints as jj
 from jaxjoints.couplings.coupling import Coupling
 from support import fuzz
+from support.mechanisms import single
 
 # Bases, and contacts, which `Draft.contact` adds.
 NOT_JOINTS = {"Chart", "Coupling", "Residual", "Contact", "ContactPoint"}
@@ -51,6 +55,31 @@ def test_all_couplings_are_drawn():
         if inspect.isclass(getattr(jj, name)) and issubclass(getattr(jj, name), Coupling)
     }
     assert public - NOT_JOINTS <= fuzz.COUPLINGS.keys() | fuzz.BESIDE.keys()
+
+
+@pytest.mark.slow
+def test_only_what_is_jammed_is_out_of_the_reach_of_float32():
+    """A hinge beyond its stop, in one environment free to go back and clamped in the other."""
+    world = jj.SystemBuilder()
+    world.body("bob", mass=1.0, inertia=(0.02, 0.03, 0.01))
+    stop = jj.Limits(lower=0.2)
+    world.joint("pivot", jj.Hinge((0.0, 1.0, 0.0)), child="bob", frame_C=fuzz.Z, laws=[stop])
+    world.joint("clamp", jj.Fixed(), child="bob", frame_D=-fuzz.Z, enabled=True)
+    with pytest.warns(UserWarning, match="outside its lower"):
+        system, state = world.build()
+    system = system.with_joint("clamp", enabled=jnp.array([0.0, 1.0]))
+    inputs = system, jj.replicate(state, 2), jj.Control(effort=jnp.zeros((2, 1, 2)))
+    told = {"low": False, "differentiated": False, "spoiled": "state", "bad": 0}
+    drawn = fuzz.Mechanism(
+        *inputs, dt=1e-2, scheme=jj.SemiImplicitEuler(), **told, length=1.0, lines=()
+    )
+    run = jax.jit(partial(fuzz.rolled, drawn))
+    for precise, causes in (
+        (run(inputs)[1], [jj.Cause.NONE, jj.Cause.NONE]),
+        (run(single(inputs))[1], [jj.Cause.NONE, jj.Cause.SOLVER]),
+    ):
+        np.testing.assert_array_equal(precise.cause[0], causes)
+    np.testing.assert_array_equal(fuzz.beyond_float32(drawn)[0], [False, True])
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ break.
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -520,6 +520,31 @@ def rolled(drawn: Mechanism, inputs: tuple) -> tuple[jj.State, jj.Info]:
     return jj.rollout(*inputs, dt=drawn.dt, scheme=drawn.scheme, record=both)[1]
 
 
+@jj.struct
+class Rounded(jj.Newton):
+    """Newton's method in float64, with at least the residual that float32 leaves of its solution.
+
+    Where a jammed mechanism asks for a speed that its joints have no freedom for, impulses grow
+    until the joints give way, and a rounding of the speeds that cancel, A |Λ|, exceeds the speed
+    that is asked for: no impulses in float32 can be seen to solve that.
+    """
+
+    def solve(self, problem, start=None):
+        """See `Solver.solve`."""
+        exact = super().solve(problem, start)
+        rounding = float(jnp.finfo(jnp.float32).eps) * exact.size
+        return jj.replace(exact, residual=jnp.maximum(exact.residual, rounding))
+
+
+def beyond_float32(drawn: Mechanism) -> np.ndarray:
+    """Steps up to which the solution in float64 is out of float32's reach in one, for each
+    environment.
+    """
+    drawn = replace(drawn, scheme=jj.replace(drawn.scheme, solver=Rounded()))
+    _, info = jax.jit(partial(rolled, drawn))((drawn.system, drawn.state, drawn.control))
+    return np.logical_or.accumulate(np.asarray(info.cause) == jj.Cause.SOLVER, axis=0)
+
+
 def loss(drawn: Mechanism, own: tuple, shared: jax.Array, inputs: tuple) -> tuple:
     """A number that depends on where the sound environments end, and their records.
 
@@ -543,7 +568,8 @@ def examine(drawn: Mechanism, reference: bool = True) -> dict[str, str]:
     not finite: a number of an environment that is not flagged, or of any state
     not finite, gradient: in the derivatives of environments that are not flagged
     neighbours; neighbours, gradient: what an environment gets depends on a bad one beside it
-    float32 alone: flagged SOLVER in float32 in a step up to which float64 has no complaint
+    float32 alone: flagged SOLVER in float32 in a step up to which float64 has no complaint, and
+        solutions within the reach of float32
     """
     found: dict[str, str] = {}
     double = drawn.system, drawn.state, drawn.control
@@ -604,6 +630,8 @@ def examine(drawn: Mechanism, reference: bool = True) -> dict[str, str]:
         single_info, double_info = infos if drawn.low else infos[::-1]
         well = np.logical_and.accumulate(np.asarray(double_info.ok), axis=0)
         alone = (np.asarray(single_info.cause) == jj.Cause.SOLVER) & well
+        if alone.any():
+            alone &= ~beyond_float32(drawn)
         if alone.any():
             at = tuple(np.argwhere(alone)[0])
             left = [float(info.residual[at]) for info in (single_info, double_info)]
