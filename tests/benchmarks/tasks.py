@@ -24,7 +24,7 @@ IN_BRAX = {"cart_pole": "inverted_pendulum", "hopper": "hopper", "ant": "ant"}
 IN_PLAYGROUND = {"cart_pole": "CartpoleBalance", "hopper": "HopperHop"}
 
 
-def ours(name, envs, steps):
+def ours(name, envs, steps, tile=None):
     """A program that runs the task, and steps of the simulation in one of the environment."""
     task = environments.make(name)
     sizes = task.observation_size, task.action_size
@@ -32,7 +32,8 @@ def ours(name, envs, steps):
     episode = task.reset(jax.random.split(jax.random.key(1), envs))
 
     def run():
-        end, seen = environments.unroll(task, episode, learning.sampled, parameters, steps=steps)
+        given = task, episode, learning.sampled, parameters
+        end, seen = environments.unroll(*given, steps=steps, tile=tile)
         return seen.reward, seen, end
 
     return run, task.substeps, float(task.dt)
@@ -90,6 +91,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backends", default="generalized")
     parser.add_argument("--playground", action="store_true")
+    parser.add_argument("--tile", type=int, help="environments of a tile of jaxjoints")
     options = parser.parse_args()
     use_all_cores()
     print(
@@ -98,7 +100,7 @@ def main():
     print("|---" * 7 + "|", flush=True)
     for name in options.tasks.split(","):
         size = options.envs, options.steps
-        programs = {"jaxjoints": partial(ours, name, *size)}
+        programs = {"jaxjoints": partial(ours, name, *size, options.tile)}
         for backend in filter(None, options.backends.split(",") if name in IN_BRAX else ()):
             programs[f"Brax {backend}"] = partial(of_brax, name, backend, *size)
         if options.playground and name in IN_PLAYGROUND:
