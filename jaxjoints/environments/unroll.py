@@ -95,8 +95,7 @@ def on_cores(
     """
     batch = episode.done.shape
     placed = placement(jax.tree.leaves(episode.state), len(batch))
-    joints = len(environment.system.topology.joints)
-    tile, placed = tiling("unroll", tile, batch, joints, placed)
+    tile, placed = tiling("unroll", tile, batch, environment.system, placed)
     if placed is not None and cores() is not None:
         episode = dealt_out(placed, len(batch), episode)
     return tile, placed, episode

@@ -108,9 +108,10 @@ def rollout(
         is computed again; an integer n keeps that of every n-th step only, or of as many as divide
         the records evenly, and computes the steps between once more, for bounded memory
     tile: environments that run through all steps together. By default, on a CPU, as many as stay
-        in a core's cache and divide the batch, dealt out to all cores after `use_all_cores`;
-        elsewhere all of them. Results do not depend on it. A state that is spread over devices
-        stays where it is: each device computes the environments that it holds
+        in a core's cache (fewer where contacts have friction) and divide the batch, dealt out to
+        all cores after `use_all_cores`; elsewhere all of them. Results do not depend on it. A state
+        that is spread over devices stays where it is: each device computes the environments that it
+        holds
     scheme: integrator
     control_policy: as for `step`
 
@@ -140,8 +141,7 @@ def rollout(
     course = started(controls, batch)
     static = {"counts": counts, "policy": control_policy}
     placed = placement(jax.tree.leaves(state), len(batch))
-    joints = len(system.topology.joints)
-    static["tile"], static["placed"] = tiling("rollout", tile, batch, joints, placed)
+    static["tile"], static["placed"] = tiling("rollout", tile, batch, system, placed)
     if static["placed"] is not None and cores() is not None:
         shared = system, controls, dt, scheme, record
         warn_of_placement("rollout", shared, state, tuple(static.values()))

@@ -10,12 +10,17 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from ..algebra.devices import holders, on_each_device
+from ..assembly.layout import layout
+from ..model.system import System
 
 # The largest joints × environments of a tile, so that a step stays in a core's cache; and the
 # largest number of environments, beyond which a tile gains nothing. Both were measured on chains of
 # 10 to 100 joints, a four-bar linkage and a Stewart platform.
 TILE_SIZE = 12800
 WIDEST_TILE = 128
+# The same where friction follows other impulses: a tile goes on as long as its slowest environment,
+# and some of these go a long way. Measured on a hopper and an ant.
+WIDEST_FRICTION_TILE = 16
 
 
 def use_all_cores(count: int | None = None) -> int:
@@ -62,16 +67,18 @@ def cores() -> NamedSharding | None:
     return all_devices() if jax.default_backend() == "cpu" else None
 
 
-def default_tile(joints: int, batch: int, devices: int) -> int:
+def default_tile(system: System, batch: int, devices: int) -> int:
     """Number of environments per tile; 0 for no tiles, as on all backends but CPUs.
 
     Tiles are of equal size, and every core gets the same number of them.
 
-    joints: of one environment; batch: number of environments; devices: that share them
+    batch: number of environments; devices: that share them
     """
     if jax.default_backend() != "cpu":
         return 0
-    largest = max(8, min(WIDEST_TILE, TILE_SIZE // max(1, joints)))
+    follows = any(slot.normal for slot in layout(system).slots)
+    widest = WIDEST_FRICTION_TILE if follows else WIDEST_TILE
+    largest = max(8, min(widest, TILE_SIZE // max(1, len(system.topology.joints))))
     fits = (n for n in range(min(largest, batch), 0, -1) if batch % n == 0)
     tile = next((n for n in fits if (batch // n) % devices == 0), 0)
     # Very small tiles cost more than they spare.
@@ -79,11 +86,15 @@ def default_tile(joints: int, batch: int, devices: int) -> int:
 
 
 def tiling(
-    call: str, tile: int | None, batch: tuple[int, ...], joints: int, placed: NamedSharding | None
+    call: str,
+    tile: int | None,
+    batch: tuple[int, ...],
+    system: System,
+    placed: NamedSharding | None,
 ) -> tuple[int, NamedSharding | None]:
     """Environments per tile, 0 for all of them at once; and how the tiles are dealt out to devices.
 
-    call: name of the function, for errors; tile: as a user gives it; joints: of one environment
+    call: name of the function, for errors; tile: as a user gives it
     placed: where the batch lies already, see `placement`
     Raises: ValueError for a tile that does not divide the batch, or that devices cannot share
     """
@@ -93,7 +104,7 @@ def tiling(
         return 0, placed
     dealt = cores() if placed is None else placed
     devices = 1 if dealt is None else holders(dealt)
-    size = default_tile(joints, batch[0], devices) if tile is None else tile
+    size = default_tile(system, batch[0], devices) if tile is None else tile
     if size and (batch[0] // size) % devices == 0:
         return size, dealt
     if placed is None:

@@ -3,14 +3,22 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxjoints as jj
 from jaxjoints import use_all_cores
-from jaxjoints.simulate.tiles import TILE_SIZE, WIDEST_TILE, default_tile, map_tiles
+from jaxjoints.simulate.tiles import (
+    TILE_SIZE,
+    WIDEST_FRICTION_TILE,
+    WIDEST_TILE,
+    default_tile,
+    map_tiles,
+)
 
 TESTS = Path(__file__).parents[1]
 
@@ -83,13 +91,27 @@ def test_a_count_below_one_is_refused():
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7, 60, 64, 1000, 1024, 4096, 997])
-@pytest.mark.parametrize("joints", [1, 10, 100])
-def test_default_tiles_divide_the_batch_and_fit_the_cache(batch, joints):
-    tile = default_tile(joints, batch, 1)
+@pytest.mark.parametrize("joints", [1, 120])
+@pytest.mark.parametrize("grounded", [False, True])
+def test_default_tiles_divide_the_batch_and_fit_the_cache(batch, joints, grounded):
+    tile = default_tile(links(joints, grounded), batch, 1)
     if tile:
         assert batch % tile == 0
-        assert tile <= WIDEST_TILE
+        assert tile <= (WIDEST_FRICTION_TILE if grounded else WIDEST_TILE)
         assert tile * joints <= max(TILE_SIZE, 8 * joints)
+
+
+@cache
+def links(joints, grounded):
+    """As many bodies on hinges, the last of them on the ground with friction or above it."""
+    world = jj.SystemBuilder()
+    for i in range(joints):
+        world.body(str(i), mass=1.0, inertia=(0.1, 0.1, 0.1))
+        world.joint(str(i), jj.Hinge(), child=str(i), parent=str(i - 1) if i else jj.WORLD)
+    if grounded:
+        ball, ground = jj.shapes.Sphere(0.1), jj.shapes.HalfSpace()
+        world.contact("foot", ball, ground, child="0", frame_D=(0, 0, -1), friction=0.5)
+    return world.build()[0]
 
 
 @pytest.mark.parametrize("tile", [1, 3, 12])
