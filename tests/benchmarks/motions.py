@@ -48,6 +48,13 @@ def priced(price):
     return effort
 
 
+def ending(system, start, cost, **options):
+    """A problem with many first guesses, whose end costs what `cost` says of q and q̇."""
+    guesses = jj.replicate(start, GUESSES)
+    end = lambda knot: cost(knot.q, knot.qd)  # noqa: E731
+    return optimization.Problem(system, guesses, priced(1e-3), end, **options)
+
+
 # A pole that swings up, by a cart on a rail with hard ends.
 
 ENDS = 0.6  # of the rail, either way [m]
@@ -74,11 +81,10 @@ def cart_pole():
     world.joint("rail", jj.Slider((1.0, 0.0, 0.0)), child="cart", laws=[ends])
     world.joint("pivot", jj.Hinge((0.0, -1.0, 0.0)), child="pole", parent="cart")
     system, start = world.build()
-    problem = optimization.Problem(
+    problem = ending(
         system,
-        jj.replicate(start, GUESSES),
-        priced(1e-3),
-        lambda knot: standing(knot.q, knot.qd),
+        start,
+        standing,
         horizon=100,
         dt=0.01,
         substeps=2,
@@ -116,11 +122,10 @@ def upright(q, qd):
 def acrobot():
     """The mechanism of examples/swing_up.py, the same MJCF for both; nothing but hinges."""
     system, start = jj.models.load_mjcf(RODS, visuals=False).build()
-    problem = optimization.Problem(
+    problem = ending(
         system,
-        jj.replicate(start, GUESSES),
-        priced(1e-3),
-        lambda knot: upright(knot.q, knot.qd),
+        start,
+        upright,
         horizon=100,
         dt=0.01,
         substeps=4,
@@ -177,11 +182,10 @@ def throw():
     def missed(q, qd):
         return 10 * (landing(q, qd) - TARGET) ** 2
 
-    problem = optimization.Problem(
+    problem = ending(
         system,
-        jj.replicate(start, GUESSES),
-        priced(1e-3),
-        lambda knot: missed(knot.q, knot.qd),
+        start,
+        missed,
         horizon=32,
         dt=0.01,
         substeps=5,
