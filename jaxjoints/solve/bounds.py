@@ -9,8 +9,9 @@ a smoothed projection (Chen & Harker 1993; Kanzow 1996; Smale 1986); ν, a speed
 Its slope is a = p'(U - lo) - p'(U - hi), the share in which the bound lets λ follow U. Friction has
 bounds that follow the impulse Λₙ of another row, lo - μ |Λₙ| and hi + μ |Λₙ|.
 
-The scale c is 1/A_ii of the row, of two bounds 1/(A_ii + compliance): the step to w = 0 of a law
-alone. A larger one would leap from bound to bound where the compliance is larger than A_ii.
+The scale c is 1/A_ii + K₀ of the row, K₀ the augmented stiffness of its linear law, and of two
+bounds 1/(1/c + compliance): the step to w = 0 of a law alone. A larger one would leap from bound to
+bound where the compliance is larger than 1/c.
 """
 
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ LEAST_SPEED = {4: 1e-6, 8: 1e-10}
 
 
 def impulse_scale(bound: Bound, c: Array) -> Array:
-    """The scale c of a bounded impulse, from 1/A_ii of its rows."""
+    """The scale of a bounded impulse, from c of its rows."""
     return c if bound.upper is None else c / (1 + c * bound.compliance)
 
 
@@ -51,7 +52,7 @@ def widening(bound: Bound, λ: Array, Λ: Array, u: Array, c: Array, smoothing: 
 def complementarity(
     bound: Bound, λ: Array, u: Array, c: Array, smoothing: Array
 ) -> tuple[Array, Array]:
-    """Φ of the impulses λ at the speeds u, and the slope a of their projection; c: 1/A_ii."""
+    """Φ of the impulses λ at the speeds u, and the slope a of their projection; c: of the rows."""
     c = impulse_scale(bound, c)
     w = bound.sign * u + bound.bias + bound.compliance * λ
     s = c * w

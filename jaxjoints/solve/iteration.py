@@ -4,17 +4,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from .bounds import LEAST_SPEED
 from .newton_step import newton_step
 from .problem import (
     TOLERATED,
     Impulses,
     RowProblem,
     RowSolution,
-    coordinate_rows,
     matrix,
     residual,
     speeds,
@@ -26,151 +23,108 @@ SOLVED = {4: 3e-6, 8: 0.0}
 # Residual below which a step that makes it larger is not taken, as a share of the same: where two
 # laws of a coordinate hold at once, their shares drift with rounding until one meets its bound.
 NEARLY_SOLVED = 1e-9
-# First path of a rescue: where the smoothing begins, as a share of the largest speed of a
-# coordinate, by how much it falls from step to step, how many steps it takes to a millionth of that
-# speed, and how many are left without it at the end.
-FIRST = 100.0
-FALL = 0.4
-STEPS = 20
+# A rescue: the share of the smoothing that a step aims at, and which power of it steps aim at on a
+# path that begins anew; how far from the path a step may end, as a share of the smoothing there;
+# how often it is halved until it does; how many steps refine what a rescue has solved.
+FALL = 0.1
+GENTLER = 0.5
+NEAR = 4.0
+HALVINGS = 8
 LAST = 3
-# A guided path: how near it steps must end to be taken, as a share of the smoothing there; by which
-# power the fall grows again after each step that is; and how many steps each rescue allows.
-NEAR = 0.3
-FASTER = 1.2
-GUIDED = 150
 
 
 class Settings(NamedTuple):
-    """What `Newton` says of its iteration.
-
-    guided: a rescue falls as fast as each environment allows, by what its steps leave: needed where
-        impulses bound others, a fifth more work in each step
-    """
+    """What `Newton` says of its iteration: its steps at most, and those of a rescue."""
 
     iterations: int
     rescue: int
-    guided: bool = False
 
 
 class _Iterate(NamedTuple):
-    """Number of steps made, impulses, speeds of all rows after them, residual and size, and True
+    """Number of steps made, impulses and speeds of all rows after them, residual and size, and True
     for environments that are to go on, (*batch).
 
-    guide: of a guided path the smoothing that it has reached, by how much it falls next, and the
-        steps made since it ended, (*batch)
+    path: smoothing that the rescue has reached, until then the residual [m/s or rad/s]; fall: the
+        share of it that the next step aims at; refined: steps made since it solved, (*batch)
     """
 
     step: Array
-    at: Impulses
-    speed: Array
+    at: tuple[Impulses, Array]
     left: tuple[Array, Array]
     wanted: Array
-    guide: tuple[Array, ...] = ()
+    path: Array
+    fall: Array
+    refined: Array
 
 
 def iterated(
     settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
 ) -> RowSolution:
-    """Newton steps from `start` until all environments are solved."""
-    if settings.guided:
-        return _guided(settings, problem, smoothing, start)
-    path, begins = _paths(settings.iterations, settings.rescue)
-    blocks = matrix(problem)
-    precision = problem.rate.dtype.itemsize
-    share, far = SOLVED[precision], TOLERATED[precision]
-    fastest = jnp.abs(coordinate_rows(problem, problem.rate)).max(axis=0)[None]
+    """Newton steps from `start` until all environments are solved.
 
-    def improve(now):
-        step, at, speed, (last, last_size), wanted, _ = now
-        unsolved = (last > far * last_size)[None]
-        along = jnp.asarray(path, speed.dtype)[step] * fastest
-        smoothed = problem, jnp.maximum(smoothing, jnp.where(unsolved, along, 0.0))
-        new = newton_step(smoothed, smoothed, blocks, at, speed)
-        new_speed = speeds(problem, new[0])
-        left, size = residual(problem, smoothing, new, new_speed)
-        # Solved environments stay as they are: what one gets does not depend on its neighbours.
-        wanted = wanted & ((left <= last) | (last > NEARLY_SOLVED * last_size))
-        old = at, speed, (last, last_size)
-        both = (new, new_speed, (left, size)), old
-        at, speed, left = jax.tree.map(lambda x, y: jnp.where(wanted, x, y), *both)
-        wanted = wanted & (left[0] > share * left[1])
-        # Rescued are only those that are far from solved.
-        wanted = wanted & (~jnp.asarray(begins)[step + 1] | (left[0] > far * left[1]))
-        return _Iterate(step + 1, at, speed, left, wanted)
-
-    def go_on(now):
-        return (now.step < len(path)) & jnp.any(now.wanted)
-
-    speed = speeds(problem, start[0])
-    unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
-    first = _Iterate(0, start, speed, (unknown, unknown), unknown > 0)
-    last = jax.lax.while_loop(go_on, improve, first)
-    return RowSolution(*last.at, *last.left)
-
-
-def _guided(
-    settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
-) -> RowSolution:
-    """`iterated` whose rescue is one path that every environment follows at a pace of its own.
-
-    Steps that end near the path are taken, and let it fall faster. Others are tried again from
-    where the path was left, with a smoothing that falls by the root of what it fell by.
+    Those that plain steps leave far from it are rescued along a path of falling smoothing. It
+    begins with that of the residual, for an iterate is near the path whose smoothing is as large.
+    Each step aims at a tenth of the smoothing, and is halved until it ends near the path. One that
+    does not is taken whole, and a path begins anew from there that falls half as steep.
     """
     blocks = matrix(problem)
     precision = problem.rate.dtype.itemsize
-    share, far, least = SOLVED[precision], TOLERATED[precision], LEAST_SPEED[precision]
-    fastest = jnp.abs(coordinate_rows(problem, problem.rate)).max(axis=0)
-    most = settings.iterations + GUIDED * settings.rescue
+    share, far = SOLVED[precision], TOLERATED[precision]
+    most = settings.iterations + settings.rescue
 
     def improve(now):
-        step, at, speed, (last, last_size), wanted, (reached, fall, refined) = now
+        step, at, (last, last_size), wanted, path, fall, refined = now
         late = step >= settings.iterations
-        rescued = late & (last > far * last_size)
-        ν = jnp.where(rescued, reached * fall, 0.0)
-        smoothed = problem, jnp.maximum(smoothing, ν[None])
-        # A path begins without impulses: what went round in circles may be far from everything.
-        begins = rescued & (step == settings.iterations)
-        rest = jax.tree.map(jnp.zeros_like, at), problem.rate
-        at, speed = jax.tree.map(lambda x, y: jnp.where(begins, x, y), rest, (at, speed))
-        new = newton_step(smoothed, smoothed, blocks, at, speed)
-        new_speed = speeds(problem, new[0])
-        left, size = residual(problem, smoothing, new, new_speed)
-        away, _ = residual(*smoothed, new, new_speed)
-        solved = left <= far * size
-        near = (away <= NEAR * jnp.maximum(ν, least)) | begins
-        # What a path has solved is refined, and not let go again.
+        rescued = wanted & late & (last > far * last_size)
+        aim = jnp.where(rescued, fall * path, 0.0)
+        smoothed = problem, jnp.maximum(smoothing, aim[None])
+        impulses = newton_step(smoothed, smoothed, blocks, *at)
+        whole = impulses, speeds(problem, impulses[0])
+
+        def part(length):
+            def between(x, y):
+                share = jnp.broadcast_to(length, x.shape)
+                return jnp.where(share < 1, x + share * (y - x), y)
+
+            return jax.tree.map(between, at, whole)
+
+        def shortened(now):
+            halvings, length, searching = now
+            ν = path + length * (aim - path)
+            away, _ = residual(problem, jnp.maximum(smoothing, ν[None]), *part(length))
+            searching = searching & (away > jnp.maximum(NEAR * ν, far * last_size))
+            return halvings + 1, jnp.where(searching, length / 2, length), searching
+
+        def goes_on(now):
+            halvings, _, searching = now
+            return (halvings < HALVINGS) & jnp.any(searching)
+
+        search = 0, jnp.ones_like(path), rescued
+        _, length, lost = jax.lax.while_loop(goes_on, shortened, search)
+        length = jnp.where(lost, 1.0, length)
+        new = part(length)
+        left, size = residual(problem, smoothing, *new)
+        # Solved environments stay as they are: what one gets does not depend on its neighbours. A
+        # step that refines what is solved is taken only if it does.
         better = (left <= last) | (~late & (last > NEARLY_SOLVED * last_size))
-        taken = wanted & jnp.where(rescued, near | solved, better)
-        old = at, speed, (last, last_size)
-        both = (new, new_speed, (left, size)), old
-        at, speed, left = jax.tree.map(lambda x, y: jnp.where(taken, x, y), *both)
-        unsolved = left[0] > far * left[1]
-        wanted = wanted & (taken | unsolved) & (left[0] > share * left[1])
+        taken = wanted & (rescued | better)
+        both = (new, (left, size)), (at, (last, last_size))
+        at, left = jax.tree.map(lambda x, y: jnp.where(taken, x, y), *both)
+        wanted = taken & (left[0] > share * left[1])
         # Rescued are only those that are far from solved.
-        wanted = wanted & ((step + 1 != settings.iterations) | unsolved)
+        wanted = wanted & ((step + 1 != settings.iterations) | (left[0] > far * left[1]))
         refined = refined + jnp.where(late & ~rescued, 1, 0)
         wanted = wanted & (refined < LAST)
-        reached = jnp.where(rescued & near, ν, reached)
-        fall = jnp.where(rescued, jnp.where(near, jnp.maximum(fall**FASTER, FALL), fall**0.5), fall)
-        return _Iterate(step + 1, at, speed, left, wanted, (reached, fall, refined))
+        path = jnp.where(late & ~lost, path + length * (aim - path), left[0])
+        fall = jnp.where(lost, fall**GENTLER, fall)
+        return _Iterate(step + 1, at, left, wanted, path, fall, refined)
 
     def go_on(now):
         return (now.step < most) & jnp.any(now.wanted)
 
     speed = speeds(problem, start[0])
     unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
-    begin = FIRST / FALL * jnp.broadcast_to(fastest, unknown.shape)
-    guide = begin, jnp.full_like(unknown, FALL), jnp.zeros(unknown.shape, int)
-    first = _Iterate(0, start, speed, (unknown, unknown), unknown > 0, guide)
+    rest = jnp.full_like(unknown, FALL), jnp.zeros(unknown.shape, int)
+    first = _Iterate(0, (start, speed), (unknown, unknown), unknown > 0, unknown, *rest)
     last = jax.lax.while_loop(go_on, improve, first)
-    return RowSolution(*last.at, *last.left)
-
-
-def _paths(iterations: int, rescue: int) -> tuple[np.ndarray, np.ndarray]:
-    """Smoothing of each step as a share of the largest speed, and the steps that begin a path."""
-    shares, begins = [0.0] * iterations, [False] * iterations
-    for k in range(rescue):
-        falling = FIRST * FALL ** (np.arange(STEPS * 2**k) / 2**k)
-        shares += [*falling, *[0.0] * LAST]
-        begins += [True] + [False] * (len(falling) + LAST - 1)
-    return np.array(shares), np.array([*begins, False])
+    return RowSolution(*last.at[0], *last.left)

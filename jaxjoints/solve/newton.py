@@ -31,7 +31,6 @@ from .problem import (
     split,
 )
 
-MOST_PATHS = 4
 Friction = Literal["coupled", "two passes"]
 
 
@@ -42,9 +41,8 @@ class Newton(Solver):
     smoothing: ν [m/s or rad/s]: bounded laws act as barriers of acceleration ν²/φ, so that
         gradients feel a limit before it is touched; 0 for sharp bounds
     iterations: Newton steps, at most; one linear solve where nothing is bounded
-    rescue: paths of falling smoothing, at most, for environments that are far from solved by then:
-        Newton's method can go round in circles, and along a path it hardly ever does. The first
-        takes 23 steps, the second, half as steep, 43
+    rescue: further steps, at most, for environments that are far from solved by then: Newton's
+        method can go round in circles, and along a path of falling smoothing it hardly ever does
     friction: "coupled" bounds friction by the normal force of the solution; "two passes" by that of
         a solve without friction, as ODE's dWorldStep does
     derivative: `Implicit()`, that of the solution, for the cost of one more solve; or `Unrolled()`,
@@ -53,7 +51,7 @@ class Newton(Solver):
 
     smoothing: Array | float = 0.0
     iterations: int = static(default=6)
-    rescue: int = static(default=2)
+    rescue: int = static(default=100)
     friction: Friction = static(default="coupled")
     derivative: Derivative = Implicit()
 
@@ -62,11 +60,7 @@ class Newton(Solver):
         check_count("Newton", "iterations", self.iterations, 1)
         check_choice("Newton", "friction", self.friction, get_args(Friction))
         check_kind("Newton", "derivative", self.derivative, Derivative, "Implicit()")
-        if not 0 <= self.rescue <= MOST_PATHS:
-            raise ValueError(
-                f"Newton rescue {self.rescue} must be 0 to {MOST_PATHS} paths; each takes twice "
-                "the steps of the one before, and 2 solve nearly all"
-            )
+        check_count("Newton", "rescue", self.rescue, 0)
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
         """See `Solver.solve`."""
@@ -90,7 +84,7 @@ class Newton(Solver):
 
         follows: whether impulses bound others, here or in the problem of which this is a pass
         """
-        settings = Settings(self.iterations, self.rescue, guided=follows)
+        settings = Settings(self.iterations, self.rescue)
         if not follows or problem.structure.independent:
             return self.derivative.solved(settings, problem, smoothing, start)
         # What an impulse bounds depends on how redundant rows share it.
@@ -126,7 +120,7 @@ class AtSolution(Solver):
         if problem.follows and not problem.structure.independent:
             # Of the two solves the start is the second's solution, and near that of the first.
             newton = self.newton
-            settings = Settings(newton.iterations, newton.rescue, guided=True)
+            settings = Settings(newton.iterations, newton.rescue)
             problem, given = split(problem)
             first = newton.derivative.solved(settings, problem, smoothing, start)
             problem = anchored(problem, given, first.bounded)

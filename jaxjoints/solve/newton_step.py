@@ -1,9 +1,9 @@
 """One Newton step of all rows at once: one linear solve at the slopes of all laws.
 
-With c = 1/A_ii, a bounded impulse solves Φ = 0, a smoothed projection of slope a (`bounds`).
-Newton's step has dλ_k = -K_k σ du - R_k with b = 1 - a + a c compliance, K_k = a c / b and
-R_k = Φ / b (a bound with `upper` has another c); hence dΛ = -K du - R, sums over the laws. With
-the odds o = K / c and α = o / (1 + o) it is symmetric and positive definite,
+A bounded impulse solves Φ = 0, a smoothed projection of slope a and scale s (`bounds`). Newton's
+step has dλ_k = -K_k σ du - R_k with b = 1 - a + a s compliance, K_k = a s / b and R_k = Φ / b (a
+bound with `upper` has another s); hence dΛ = -K du - R, sums over the laws. With c = 1/A_ii, the
+odds o = K / c and α = o / (1 + o) it is symmetric and positive definite,
 
     (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y,
 
@@ -34,6 +34,7 @@ from .problem import (
     coordinate_rows,
     delassus,
     diagonal,
+    scale,
     speeds,
     with_coordinate_rows,
 )
@@ -71,13 +72,13 @@ def newton_step(
     impulse, bounded = at
     system = linearized(*fixed, at, speeds(fixed[0], impulse) if moving is not fixed else speed)
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
-    c = 1 / coordinate_rows(problem, diagonal(problem))
 
     # One remainder R_k per law, the linear law first.
     linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
     remainders = [linear + problem.augmented_stiffness * u - problem.impulse]
+    s = scale(problem)
     for bound, λ, b in zip(problem.bounds, bounded, system.denominators, strict=True):
-        Φ, _ = complementarity(widened(bound, Λ), λ, u, c, smoothing)
+        Φ, _ = complementarity(widened(bound, Λ), λ, u, s, smoothing)
         remainders.append(bound.sign * Φ / b)
     total, R = sum(system.odds), sum(remainders)
 
@@ -115,16 +116,16 @@ def linearized(problem: RowProblem, smoothing: Array, at: Impulses, speed: Array
     impulse, bounded = at
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
     c = 1 / coordinate_rows(problem, diagonal(problem))
-    least = LEAST_DENOMINATOR[c.dtype.itemsize]
+    s, least = scale(problem), LEAST_DENOMINATOR[c.dtype.itemsize]
     odds, denominators, widenings = [problem.augmented_stiffness / c], [], []
     for bound, λ in zip(problem.bounds, bounded, strict=True):
-        _, a = complementarity(widened(bound, Λ), λ, u, c, smoothing)
-        c_k = impulse_scale(bound, c)
-        b = jnp.maximum(1 - a + a * c_k * bound.compliance, least)
-        odds.append(a * (c_k / c) / b)
+        _, a = complementarity(widened(bound, Λ), λ, u, s, smoothing)
+        s_k = impulse_scale(bound, s)
+        b = jnp.maximum(1 - a + a * s_k * bound.compliance, least)
+        odds.append(a * (s_k / c) / b)
         denominators.append(b)
         follows = bound.mu is not None
-        widenings.append(widening(bound, λ, Λ, u, c, smoothing) if follows else None)
+        widenings.append(widening(bound, λ, Λ, u, s, smoothing) if follows else None)
     return Linearization(c, odds, denominators, widenings)
 
 

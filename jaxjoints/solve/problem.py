@@ -257,6 +257,13 @@ def diagonal(problem: RowProblem) -> Array:
     return A if problem.idle is None else A + problem.idle
 
 
+def scale(problem: RowProblem) -> Array:
+    """1/A_ii + K₀: the impulse that changes the speed of a coordinate row by one while all other
+    rows are free and its linear law resists, (coordinate rows, *batch).
+    """
+    return 1 / coordinate_rows(problem, diagonal(problem)) + problem.augmented_stiffness
+
+
 def matrix(problem: RowProblem) -> AnyMatrix:
     """A, in blocks on the joint graph but for the kernels of a GPU."""
     if on_gpu() and not problem.follows:
@@ -332,14 +339,14 @@ def residual(
     worst = violation.max(axis=(0, 1))
     if not structure.row:
         return worst, size
-    c = 1 / coordinate_rows(problem, A)
+    s = scale(problem)
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
     linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
     remainder = linear + problem.augmented_stiffness * u - problem.impulse
-    terms = [jnp.abs(remainder) / (c + problem.augmented_stiffness)]
+    terms = [jnp.abs(remainder) / s]
     for bound, λ in zip(problem.bounds, bounded, strict=True):
-        Φ, _ = complementarity(widened(bound, Λ), λ, u, c, smoothing)
-        terms.append(jnp.abs(Φ) / impulse_scale(bound, c))
+        Φ, _ = complementarity(widened(bound, Λ), λ, u, s, smoothing)
+        terms.append(jnp.abs(Φ) / impulse_scale(bound, s))
     return jnp.maximum(worst, sum(terms).max(axis=0)), size
 
 

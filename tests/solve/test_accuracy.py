@@ -85,9 +85,20 @@ def test_chains_that_go_round_in_circles_are_rescued():
         return x[..., stubborn] if jnp.ndim(x) and x.shape[-1] == 1500 else x
 
     problem = jax.tree.map(picked, many)
-    plain, found = (solve(jj.Newton(rescue=paths), problem) for paths in (0, 1))
+    plain, found = (solve(jj.Newton(rescue=steps), problem) for steps in (0, 100))
     assert np.all(plain.residual > 1e-3 * plain.size)
     assert np.all(found.residual <= ROUNDING * found.size)
+
+
+def test_friction_that_goes_round_in_circles_is_rescued_in_few_steps():
+    # Two links with two contacts each, from a cold start.
+    problem = contacts(2, 2, PROBLEMS, friction=(0.3, 1.0))
+    plain, found = (solve(jj.Newton(rescue=steps), problem) for steps in (0, 40))
+    circling = np.asarray(plain.residual > ROUNDING * plain.size)
+    left = np.asarray(found.residual > ROUNDING * found.size)
+    assert np.mean(circling) > 0.3
+    assert np.mean(left) < 0.03
+    np.testing.assert_array_equal(found.impulse[..., ~circling], plain.impulse[..., ~circling])
 
 
 def test_coupled_friction_obeys_its_laws_where_the_residual_says_so():
