@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
-from support.differences import central
+from support.differences import points_about, slopes_between
+from support.quick import OPTIMIZED
 
 DT, STEPS = 5e-3, 36
 MASS, SIZE = 1.5, np.array((0.2, 0.15, 0.1))
@@ -100,22 +101,28 @@ def slopes(request):
     """
     built()  # its checks are of numbers, not of tracers
     of = partial(ends, passes=request.param)
-    at = np.zeros(len(NUMBERS))
-    _, infos = jax.jit(of)(jnp.asarray(at))
-    assert np.all(infos.ok)
-    values = jax.jit(jax.vmap(lambda change: of(change)[0].ravel()))
+    at, steps = np.zeros(len(NUMBERS)), np.full(len(NUMBERS), 1e-5)
+
+    @partial(jax.jit, compiler_options=OPTIMIZED)
+    def run(points):
+        found, infos = jax.vmap(of)(points)
+        return found.reshape(points.shape[0], -1), infos.ok
+
+    values, ok = run(jnp.asarray(np.concatenate([at[None], points_about(at, steps)])))
+    assert np.all(ok)
     shape = 13, len(CASES), len(NUMBERS)
-    differences = central(values, at, np.full(at.size, 1e-5)).T.reshape(shape)
-    forward = jax.jit(jax.jacfwd(lambda change: of(change)[0]))(jnp.asarray(at))
+    differences = slopes_between(values[1:], steps).T.reshape(shape)
     weights = np.random.default_rng(0).normal(size=shape[:2])
     each = np.einsum("ib,bc->cib", weights, np.eye(len(CASES)))
 
-    def backwards(change):
-        _, back = jax.vjp(lambda change: of(change)[0], change)
-        return jax.vmap(back)(jnp.asarray(each))[0]
+    @jax.jit
+    def derivatives(at):
+        """Both modes of one linearization, as in `support.differences`."""
+        _, forward = jax.linearize(lambda change: of(change)[0], at)
+        backward = jax.linear_transpose(forward, at)
+        return jax.vmap(forward, out_axes=-1)(jnp.eye(at.size)), jax.vmap(backward)(each)[0]
 
-    reverse = jax.jit(backwards)(jnp.asarray(at))
-    return differences, np.asarray(forward), np.asarray(reverse), weights
+    return differences, *map(np.asarray, derivatives(jnp.asarray(at))), weights
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -145,7 +152,8 @@ def standing(slope):
 
 
 ten_seconds = jax.jit(
-    partial(jj.rollout, dt=DT, steps=round(10 / DT), record=lambda state, info: info.ok)
+    partial(jj.rollout, dt=DT, steps=round(10 / DT), record=lambda state, info: info.ok),
+    compiler_options=OPTIMIZED,
 )
 
 
