@@ -250,7 +250,8 @@ def test_a_gradient_iterates_no_more_than_its_rollout():
         return rollout(system, state, dt=DT, steps=4, record_every=4)[0].position[0, 0]
 
     programs = [jax.make_jaxpr(f)(state) for f in (end, jax.grad(end, allow_int=True))]
-    assert [str(program).count(" while[") for program in programs] == [1, 1]
+    forward, gradient = (str(program).count(" while[") for program in programs)
+    assert forward == gradient > 0
 
 
 def test_gradients_agree_with_jax_check():
