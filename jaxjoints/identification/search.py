@@ -407,7 +407,8 @@ def _left_open(names: tuple[str, ...], covariance: np.ndarray) -> tuple[str, ...
     for variance, direction in zip(variances[::-1], directions.T[::-1], strict=True):
         if variance**0.5 <= LEFT_OPEN * PRIOR_DEVIATION:
             break
-        order = np.argsort(-np.abs(direction))[:4]
+        # Shares that read the same come in the order of the unknowns, whatever their rounding.
+        order = np.argsort(-np.abs(direction).round(2), kind="stable")[:4]
         direction = direction * np.sign(direction[order[0]])
         parts = [f"{direction[i]:+.2f} {names[i]}" for i in order if abs(direction[i]) > 0.1]
         sentences.append(f"left open by the recording: {' '.join(parts)} (of the ranges)")
