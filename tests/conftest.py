@@ -13,13 +13,12 @@ import jax
 import pytest
 
 from support import slow
-from support.quick import compile_once, compile_quickly
+from support.quick import compile_quickly
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 compile_quickly(os.environ)
-compile_once(os.environ)
 # Tracing makes many objects that stay: looking for garbage after every 700 of them takes a fifth
 # of its time.
 gc.set_threshold(20_000)
@@ -55,7 +54,7 @@ def slow_but_not_there(pytestconfig):
 
 @pytest.fixture(scope="module", autouse=True)
 def programs_are_dropped():
-    """Compiled programs of a file fill memory, 10 GB in all; what another needs, it reads again."""
+    """Compiled programs of a file fill memory, 10 GB in all, and others need few of them."""
     yield
     jax.clear_caches()
     gc.collect()

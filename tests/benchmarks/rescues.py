@@ -21,7 +21,7 @@ from support.contacts import contacts
 from support.mechanisms import single
 from support.random_rows import Hinges
 
-COUNT = 1000
+COUNT = 500
 STEPS = (0, 5, 10, 15, 25, 50, 100)
 HINGES = {
     "chain of 10": Hinges(10),
