@@ -352,6 +352,7 @@ class _Search:
 
     at: state to be judged; best: the best one so far, its sum of squares `total` and its largest
     error `worst`
+    back: whether `at` is the best state once more, after a step that was not taken
     factor: of the damping, which is this times the error; damping: of the next step
     present: 1 while goals count
     count: of steps while goals count or while they do not; counted: of all
@@ -362,6 +363,7 @@ class _Search:
     best: State
     total: Array
     worst: Array
+    back: Array
     factor: Array
     damping: Array
     present: Array
@@ -389,13 +391,14 @@ def _found(
         system = with_goals(mechanism.system, joints, search.present)
         problem, q = _problem(replace(mechanism, system=system), search.at, search.damping)
         total, worst = _errors(problem, search.damping)
-        # A step that is not taken leads back to the best state, whose total is the same again.
-        better, taken = total < search.total, total <= search.total
+        # Rounding may make the best state worse than itself, so `back` tells, and not the total.
+        better = (total < search.total) & ~search.back
+        taken = (total <= search.total) | search.back
         stalled = better & (total > (1 - STALLED) * search.total)
         at = replace(search.at, q=q)
         best = _chosen(taken, at, search.best)
         total, worst = (
-            jnp.where(taken, *pair) for pair in ((total, search.total), (worst, search.worst))
+            jnp.where(better, *pair) for pair in ((total, search.total), (worst, search.worst))
         )
         factor = search.factor * jnp.where(better, LESS, jnp.where(taken, 1.0, MORE))
         factor = jnp.maximum(factor, LEAST)
@@ -412,6 +415,7 @@ def _found(
             best=best,
             total=jnp.where(again, jnp.inf, total),
             worst=worst,
+            back=~taken & ~again,
             factor=jnp.where(again, 1.0, factor),
             damping=jnp.where(
                 again, FIRST, factor * jnp.minimum(jnp.sqrt(total) / size, 1.0) + 0 * one
@@ -428,6 +432,7 @@ def _found(
         best=guess,
         total=jnp.inf * one,
         worst=jnp.inf * one,
+        back=one < 0,
         factor=one,
         damping=FIRST * one,
         present=one,

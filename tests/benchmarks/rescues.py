@@ -2,9 +2,9 @@
 
     python tests/benchmarks/rescues.py
 
-Hinges in their stops and contacts with friction, cold starts. A line has the problems that six
-plain steps leave unsolved, and those that some further steps of a rescue leave; the table is in
-README.md beside this file.
+500 mechanisms of hinges in their stops or 200 of contacts with friction, cold starts. A line has
+the problems that six plain steps leave unsolved, and those that some further steps of a rescue
+leave; the table is in README.md beside this file.
 """
 
 import sys
@@ -21,7 +21,7 @@ from support.contacts import contacts
 from support.mechanisms import single
 from support.random_rows import Hinges
 
-COUNT = 500
+HINGES_EACH, CONTACTS_EACH = 500, 200
 STEPS = (0, 5, 10, 15, 25, 50, 100)
 HINGES = {
     "chain of 10": Hinges(10),
@@ -35,11 +35,11 @@ CONTACTS = [(1, 2, 0.0), (1, 4, 1e-2), (2, 2, 0.0), (2, 4, 0.0), (3, 3, 1e-2)]
 
 def main():
     """One line for each family and precision."""
-    families = {name: hinges.problem(COUNT) for name, hinges in HINGES.items()}
+    families = {name: hinges.problem(HINGES_EACH) for name, hinges in HINGES.items()}
     for links, each, soft in CONTACTS:
         name = f"{links} × {each} contacts{', soft' if soft else ''}"
         given = {"friction": (0.3, 1.0), "compliance": soft}
-        families[name] = contacts(links, each, COUNT, **given)
+        families[name] = contacts(links, each, CONTACTS_EACH, **given)
     print("| " + " | ".join(("problems", "precision", *map(str, STEPS))) + " |")
     print("|---" * (2 + len(STEPS)) + "|", flush=True)
     for name, problem in families.items():

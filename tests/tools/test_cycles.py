@@ -83,7 +83,7 @@ def slider(angle, rod, crank=0.3):
 
 def bennett_of(twist):
     system, _ = linkages.bennett_linkage(twist=twist)[0]
-    return system, system.state(q={"0": 1.0, "1": 1.0}, rough=True)
+    return system, system.state(q={"0": 1.0, "1": 1.0, "2": -1.5}, rough=True)
 
 
 def bennett(angle, twist):
