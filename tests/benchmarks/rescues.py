@@ -30,7 +30,7 @@ HINGES = {
     "chain of 20 with dry friction": Hinges(20, boxes=True),
 }
 # Links, contacts of each, softness of the contacts as a share of the diagonal of A.
-CONTACTS = [(1, 2, 0.0), (1, 4, 1e-2), (2, 2, 0.0), (2, 4, 0.0), (3, 3, 1e-2)]
+CONTACTS = [(1, 2, 0.0), (1, 4, 1e-2), (2, 2, 0.0)]
 
 
 def main():
