@@ -3,6 +3,7 @@
 import inspect
 from dataclasses import replace
 from functools import partial
+from random import Random
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +81,11 @@ def test_only_what_is_jammed_is_out_of_the_reach_of_float32():
     ):
         np.testing.assert_array_equal(precise.cause[0], causes)
     np.testing.assert_array_equal(fuzz.beyond_float32(drawn)[0], [False, True])
+
+
+def test_a_seed_that_the_builder_refused_is_built():
+    """Joints with stated coordinates place bodies before those that have none."""
+    assert len(fuzz.mechanism(Random(2))) == fuzz.ENVIRONMENTS
 
 
 @pytest.mark.slow
