@@ -32,9 +32,6 @@ from .kernels import Unassembled
 # Regularization that makes redundant hard rows solvable: compliance as a share of the diagonal of
 # A, by the bytes of a number (float32, float64).
 REGULARIZATION = {4: 1e-6, 8: 1e-12}
-# The same where impulses bound others: there nothing takes it away, but there is more rounding.
-FOLLOWED = {4: 3e-5, 8: 1e-12}
-
 # The same where rows are not redundant, in roundings: it keeps A positive definite despite them.
 ROUNDINGS = 2.0
 
@@ -283,8 +280,7 @@ def regularized(problem: RowProblem) -> RowProblem:
     filler = trailing(problem.structure.filler, A)
     precision = A.dtype.itemsize
     rounding = ROUNDINGS * float(jnp.finfo(A.dtype).eps)
-    dependent = FOLLOWED if problem.follows else REGULARIZATION
-    share = rounding if problem.structure.independent else dependent[precision]
+    share = rounding if problem.structure.independent else REGULARIZATION[precision]
     # Only what a row lacks of it: the compliance of soft rows stays exact, and its derivative.
     lacking = jnp.maximum(share * A - stop_gradient(problem.compliance), 0.0)
     if precision == 8 or problem.follows:

@@ -91,8 +91,9 @@ def test_chains_that_go_round_in_circles_are_rescued():
 
 
 def test_friction_that_goes_round_in_circles_is_rescued_in_few_steps():
-    # Two links with two contacts each, from a cold start.
-    problem = contacts(2, 2, PROBLEMS, friction=(0.3, 1.0))
+    # Two links with two contacts each, from a cold start. Of 1000 such problems 10 are left; of
+    # another hundred none or four, as they round.
+    problem = contacts(2, 2, 4 * PROBLEMS, friction=(0.3, 1.0))
     plain, found = (solve(jj.Newton(rescue=steps), problem) for steps in (0, 40))
     circling = np.asarray(plain.residual > ROUNDING * plain.size)
     left = np.asarray(found.residual > ROUNDING * found.size)
