@@ -105,8 +105,8 @@ def inverse_of_three(A: Array) -> Array:
 def lu_inverses(A: Array) -> tuple[Array, Array]:
     """L⁻¹ and U⁻¹ with L⁻¹ A U⁻¹ = 1, of general square matrices, shape (r, r, *trailing).
 
-    Gaussian elimination with partial pivoting. U is upper triangular with a diagonal of ones, L⁻¹
-    has the order of the rows in it. A singular matrix gives large finite numbers.
+    Gaussian elimination with partial pivoting. U is upper triangular with a diagonal of ones; L⁻¹
+    exchanges the rows of A too. A singular matrix gives large finite numbers.
     """
     r = A.shape[0]
     trailing = (1,) * (A.ndim - 2)

@@ -4,7 +4,7 @@ The counterpart of `factor` for rows whose bounds follow other impulses (frictio
 level are factored at once, l_k A_kk u_k = 1. With L_ik = A_ik u_k and R_ki = l_k A_ki for their
 later neighbours i, A_ij becomes A_ij - L_ik R_kj for every two of those, in both orders. Aᵀ has the
 same form. Where rows depend on each other, inverses of whole pivots would leave rounding of A_ik
-times the condition of A_kk in what is eliminated, with which Newton's method diverges.
+times the condition of A_kk in what is eliminated, with which Newton's method can diverge.
 """
 
 from functools import partial
