@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ from jax import Array
 from ..algebra.compiler import materialize
 from ..algebra.dense import multiply_transposed
 from ..algebra.pytree import map_trailing, replace, struct
-from ..laws.law import CoordinateState, Law
+from ..laws.law import CoordinateState, Law, by_row_law
 from ..laws.softness import Softness
 from ..model.groups import ConstraintGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
@@ -58,7 +59,7 @@ class GroupRows:
         these are, (n,) for each side
     hard: the hard rows, arrays (hard rows, n, *batch)
     q: coordinates, or values of transmissions, (k, n, *batch)
-    laws: of the group, and what each asks for, arrays (n, *batch)
+    laws: of the group, each as often as it has row laws, and these, arrays (n, *batch)
     structural: True for hard rows that hold without any law, (hard rows,)
     rigid: whether position projection moves these back
     soft: whether springs stand in their place
@@ -255,7 +256,7 @@ def _laws(
     qd: Array | None,
     interval: Interval,
 ) -> tuple[tuple[Law, RowLaw], ...]:
-    """Each law of a group with what it asks for, arrays (n, *batch).
+    """Each row law of a group and the law whose it is, arrays (n, *batch).
 
     places: of the coordinates in the flat vectors, (k, n); q, qd: of all of them, (k, n, *batch)
     """
@@ -278,10 +279,12 @@ def _laws(
         )
         return law.force(coordinate) if law.batched else _mapped(law, coordinate)
 
-    return tuple((law, force(law)) for law in group.laws)
+    each = [force(law) for law in group.laws]
+    row_laws = chain.from_iterable(x if isinstance(x, tuple) else (x,) for x in each)
+    return tuple(zip(by_row_law(group.laws), row_laws, strict=True))
 
 
-def _mapped(law: Law, coordinate: CoordinateState) -> RowLaw:
+def _mapped(law: Law, coordinate: CoordinateState) -> RowLaw | tuple[RowLaw, ...]:
     """`Law.force` of one coordinate, mapped over joints and environments."""
     dt = coordinate.dt
     one = lambda law, at: law.force(replace(at, dt=dt))  # noqa: E731

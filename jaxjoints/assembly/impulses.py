@@ -7,6 +7,7 @@ from jax import Array
 from ..algebra.dense import multiply
 from ..algebra.pytree import struct
 from ..algebra.spatial import cross, over_mass
+from ..laws.law import by_row_law
 from ..laws.limits import Limits
 from ..model.groups import JointGroup
 from ..model.kinematics import (
@@ -170,7 +171,7 @@ def _limits(
 
     g, i: which group, and which of its coordinates with rows; at: these joints' coordinate rows
     """
-    plan, laws = layout(system), system.groups[g].laws
+    plan, laws = layout(system), by_row_law(system.groups[g].laws)
     # The slots of bounds come first, and no scheme leaves one of them empty.
     slots = zip(plan.slots[: plan.bounded], problem.bounds, solution.bounded, strict=False)
     return [

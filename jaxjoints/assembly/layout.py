@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..couplings.nonholonomic import extra_rows
-from ..laws.law import Law
+from ..laws.law import Law, by_row_law
 from ..model.kinematics import Mechanism, prepare
 from ..model.system import System
 from ..solve.forces import Bound, Hard, Latch, Linear
@@ -55,10 +55,11 @@ class GroupLayout:
 
 @dataclass(frozen=True)
 class Slot:
-    """At most one law of a kind on each coordinate row.
+    """At most one row law of a kind on each coordinate row.
 
     kind: `Bound` or `Latch`
-    laws: for each group, for each of its coordinate rows, which of the group's laws; None for none
+    laws: for each group, for each of its coordinate rows, which of the group's row laws; None for
+        none
     normal: for each coordinate row of the system, the coordinate row whose impulse a bound follows,
         itself where it follows none; () where no bound of the slot does
     """
@@ -143,7 +144,7 @@ def engagement_size(system: System) -> int:
 
 @dataclass(frozen=True)
 class _Law:
-    """The static facts of a law."""
+    """The static facts of a row law."""
 
     coordinate: int
     kind: type
@@ -180,7 +181,8 @@ class _Group:
 
 
 def _facts(laws: tuple[Law, ...]) -> tuple[_Law, ...]:
-    return tuple(_Law(law.coordinate, law.kind, law.two_sided, law.normal) for law in laws)
+    each = by_row_law(laws)
+    return tuple(_Law(law.coordinate, law.kind, law.two_sided, law.normal) for law in each)
 
 
 @lru_cache(maxsize=256)

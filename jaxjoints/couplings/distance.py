@@ -86,6 +86,10 @@ class Rope(Residual):
     `stiffness` and `damping`; it pulls and never pushes. `Limits(lower=…)` makes a strut, which
     pushes and never pulls.
 
+    A step sees the rope in the direction that it has at its start. Where the ends may run past each
+    other by more than the length in one step, `Limits(-length, length)` stops them on the other
+    side too.
+
     Special value: where the origins coincide, the distance has no direction, and its row is zero.
 
     >>> from jaxjoints import Limits, SystemBuilder

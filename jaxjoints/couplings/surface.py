@@ -89,6 +89,10 @@ class SegmentedPlanePoint(Coupling):
     height of C's origin above the plane of that strip [m], positive on the side of the normal. The
     surface is one-sided as `Released(SegmentedPlanePoint(…))` with `Limits(lower=0.0)`.
 
+    A step sees the one strip that is nearest at its start. A point that runs through a concave
+    corner in one step is stopped by the next strip a step later; where that matters, take one
+    `Released(PlanePoint(…))` for each strip.
+
     At a convex corner there are points above no strip. They are projected on the plane of one
     strip: q[0] runs past the end of that strip, and `pose` takes it to the next strip.
 

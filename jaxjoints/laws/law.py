@@ -6,7 +6,7 @@ them combine. Units follow the coordinate: [m, N, N/m, N s/m] or [rad, N m, N m/
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -52,6 +52,7 @@ class Law(ABC):
         are; else the library maps it over joints and environments
     needs_speed: `force` reads the speed at the start of the step
     two_sided: of a `Bound`: it has `lower` and `upper`
+    row_laws: how many row laws of this kind `force` returns, as a tuple where there are several
     normal: the coordinate of the joint whose force by laws bounds this one (`Bound.mu`), or None
     aims: fields of the law that "target" and "target_speed" of a `Control` take the place of
     engagement: what decides after each step whether a one-sided `Bound` acts in the next, or None
@@ -62,13 +63,14 @@ class Law(ABC):
     batched: ClassVar[bool] = False
     needs_speed: ClassVar[bool] = False
     two_sided: ClassVar[bool] = False
+    row_laws: int = 1
     normal: int | None = None
     aims: ClassVar[Mapping[str, str]] = MappingProxyType({})
     engagement: Engagement | None = None
 
     @abstractmethod
-    def force(self, at: CoordinateState) -> RowLaw:
-        """The row law for one coordinate of a joint that moves as `at` says."""
+    def force(self, at: CoordinateState) -> RowLaw | tuple[RowLaw, ...]:
+        """The row law, or row laws, for one coordinate of a joint that moves as `at` says."""
 
     @property
     def holds(self) -> bool:
@@ -82,6 +84,11 @@ class Law(ABC):
     def check(self) -> str | None:
         """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
         return None
+
+
+def by_row_law(laws: Sequence[Law]) -> tuple[Law, ...]:
+    """Each law as often as it has row laws."""
+    return tuple(law for law in laws for _ in range(law.row_laws))
 
 
 def check_numbers(law: Law, *signed: str) -> str | None:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import static, struct
+from ..algebra.pytree import replace, static, struct
 from ..solve.forces import Bound, Hard, Latch, Linear, zero_like
 from .engagement import Engagement
 from .law import CoordinateState, Law, check_numbers
@@ -15,14 +15,15 @@ from .softness import spring_softness
 
 @struct
 class Limits(Law):
-    """A coordinate kept within lower ≤ q ≤ upper by a one-sided force at the nearer bound.
+    """A coordinate kept within lower ≤ q ≤ upper by a one-sided force at each bound.
 
     Soft with `stiffness` and `damping`: past the bound, the implicit Euler step of that spring and
     damper, the force never pulling. Otherwise hard, or as soft as ODE's `erp` and `cfm` say.
 
     With a `restitution` e, a coordinate that runs at a hard bound with speed v leaves it with e v
     or more, in the step that would pass the bound or, without `anticipate`, the step after it. The
-    larger of that and of what moves a violation out counts, never their sum. Free flight and
+    larger of that and of what moves a violation out counts, never their sum. A bounce in a range so
+    narrow that it would pass the other bound in the same step ends on that bound. Free flight and
     bounces with e = 1 keep their height; with e < 1 the height of a bounce is off by up to the way
     that one step goes. Without `anticipate`, as in ODE, what moves a violation out throws with up
     to erp v too.
@@ -62,17 +63,29 @@ class Limits(Law):
         """See `Law.holds`: a soft stop is a spring."""
         return self.stiffness is None
 
-    def force(self, at: CoordinateState) -> Bound:
+    @property
+    def row_laws(self) -> int:
+        """See `Law`: one for each bound, so that no step passes the farther bound either."""
+        return 1 if self.lower is None or self.upper is None else 2
+
+    def force(self, at: CoordinateState) -> Bound | tuple[Bound, ...]:
         """See `Law.force`."""
+        gaps = []
+        if self.lower is not None:
+            gaps.append((at.q - self.lower, 1.0))
+        if self.upper is not None:
+            gaps.append((self.upper - at.q, -1.0))
+        stops = tuple(self._stop(at, gap, sign) for gap, sign in gaps)
+        if self.restitution is not None:
+            stops = tuple(
+                self._bouncing(at, gap, stop, other if len(stops) == 2 else None)
+                for (gap, _), stop, other in zip(gaps, stops, reversed(stops), strict=True)
+            )
+        return stops if len(stops) == 2 else stops[0]
+
+    def _stop(self, at: CoordinateState, gap: Array, sign: float) -> Bound:
+        """The stop at one bound; gap: way that is left to it, < 0 past it; sign: of its push."""
         q, dt = at.q, at.dt
-        if self.upper is None:
-            gap, sign = q - self.lower, jnp.ones_like(q)
-        elif self.lower is None:
-            gap, sign = self.upper - q, -jnp.ones_like(q)
-        else:
-            below = q - self.lower < self.upper - q
-            gap = jnp.where(below, q - self.lower, self.upper - q)
-            sign = jnp.where(below, jnp.ones_like(q), -jnp.ones_like(q))
         soft = self.stiffness is not None
         if soft:
             erp, cfm = spring_softness(self.stiffness, self.damping, dt)
@@ -84,19 +97,24 @@ class Limits(Law):
         if not soft and self.max_correction is not None:
             correction = jnp.maximum(correction, -self.max_correction)
         if self.engagement is not None:
-            present, bias = jnp.abs(at.engaged), correction
-            sign = jnp.where(at.engaged == 0, sign, at.engaged)
+            present, bias = jnp.maximum(sign * at.engaged, 0.0), correction
         elif self.anticipate:
             present, bias = jnp.ones_like(q), correction + inside / dt
         else:
             present, bias = (gap <= 0).astype(q.dtype), correction
-        if self.restitution is not None:
-            approach = jnp.minimum(sign * at.qd, 0.0)
-            hits = gap + dt * approach <= 0 if self.anticipate else gap <= 0
-            bounce = jnp.minimum(bias, self.restitution * approach)
-            bias = jnp.where(hits & (approach < 0), bounce, bias)
         violation = zero_like(q) if soft else outside
-        return Bound(sign, bias, cfm / dt + zero_like(q), present, violation=violation)
+        compliance = cfm / dt + zero_like(q)
+        return Bound(sign * jnp.ones_like(q), bias, compliance, present, violation=violation)
+
+    def _bouncing(self, at: CoordinateState, gap: Array, stop: Bound, other: Bound | None) -> Bound:
+        """A stop that gives back `restitution` of a speed, at most what the other bound lets by."""
+        approach = jnp.minimum(stop.sign * at.qd, 0.0)
+        hits = gap + at.dt * approach <= 0 if self.anticipate else gap <= 0
+        leaving = self.restitution * approach
+        if other is not None and self.anticipate:
+            leaving = jnp.maximum(leaving, -other.bias)
+        bias = jnp.where(hits & (approach < 0), jnp.minimum(stop.bias, leaving), stop.bias)
+        return replace(stop, bias=bias)
 
     def energy(self, q: Array) -> Array:
         """See `Law.energy`: ½ k times the square of the way past a soft bound."""

@@ -67,8 +67,8 @@ def test_nothing_is_kept_for_the_next_step_where_nothing_is_bounded():
 
 
 def test_a_warm_start_has_an_impulse_for_each_row_and_each_bounded_law():
-    """Two laws on one coordinate take two slots, which the coordinate without them leaves empty."""
-    laws = [Limits(-1.0, 1.0), DryFriction(0.1), Limits(-2.0, 2.0)]
+    """Each bound of each limits takes a slot, which the coordinate without it leaves empty."""
+    laws = [Limits(-1.0, 1.0), DryFriction(0.1), Limits(upper=2.0)]
     world = SystemBuilder()
     world.body("a", **SOLID)
     world.body("b", **SOLID)
@@ -76,12 +76,12 @@ def test_a_warm_start_has_an_impulse_for_each_row_and_each_bounded_law():
     world.joint("second", Slider(X), child="b", parent="a", laws=[DryFriction(0.2)])
     system, state = world.build()
     problem = jax.jit(lambda state: mechanisms.rows_of_step(system, state, DT))(state)
-    assert [bound.upper is not None for bound in problem.bounds] == [False, False, True]
+    assert [bound.upper is not None for bound in problem.bounds] == [False, False, False, True]
     kept = warm_start(system, Newton().solve(problem))
     chex.assert_trees_all_equal_shapes(kept, no_warm_start(system, (), state.q.dtype))
-    assert kept.rows.shape == (6, 2) and kept.bounds.shape == (3, 2)
+    assert kept.rows.shape == (6, 2) and kept.bounds.shape == (4, 2)
     present = [np.asarray(bound.present) for bound in problem.bounds]
-    np.testing.assert_array_equal(present, [[1, 0], [1, 0], [1, 1]])
+    np.testing.assert_array_equal(present, [[1, 0], [1, 0], [1, 0], [1, 1]])
 
 
 @cache

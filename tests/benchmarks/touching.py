@@ -61,13 +61,15 @@ class ReferenceStop(jj.Limits):
     needs_speed: ClassVar[bool] = True
 
     def force(self, at):
-        """R λ + v⁺ = (1 - h b) v - h k d r: the row above over a step."""
-        stop = super().force(at)
-        lower, upper = (
-            jnp.inf if bound is None else sign * (at.q - bound)
-            for sign, bound in ((1.0, self.lower), (-1.0, self.upper))
-        )
-        r = jnp.minimum(lower, upper)
+        """R λ + v⁺ = (1 - h b) v - h k d r at each bound."""
+        stops = super().force(at)
+        if isinstance(stops, tuple):
+            return tuple(map(partial(self._reference, at), stops))
+        return self._reference(at, stops)
+
+    def _reference(self, at, stop):
+        """One stop of the two, by the row above over a step."""
+        r = jnp.where(stop.sign > 0, at.q - _or_zero(self.lower), _or_zero(self.upper) - at.q)
         x = jnp.minimum(jnp.abs(r) / self.width, 1.0)
         share = jnp.where(x < 0.5, 2 * x**2, 1 - 2 * (1 - x) ** 2)
         d = self.least + share * (self.most - self.least)
@@ -76,6 +78,10 @@ class ReferenceStop(jj.Limits):
         R = (1 - d) / d * self.weight
         present = (r < 0).astype(at.q.dtype)
         return jj.replace(stop, bias=bias, compliance=R, present=present)
+
+
+def _or_zero(bound):
+    return 0.0 if bound is None else bound
 
 
 def text_of(path, flags="", friction=True):
