@@ -12,7 +12,6 @@ import time
 import jax
 import pytest
 
-from support import slow
 from support.quick import compile_quickly
 
 jax.config.update("jax_enable_x64", True)
@@ -23,7 +22,6 @@ compile_quickly(os.environ)
 # of its time.
 gc.set_threshold(20_000)
 
-NOT_THERE = pytest.StashKey[list[str]]()
 BEGAN = time.monotonic()
 
 
@@ -36,20 +34,6 @@ def pytest_runtest_setup(item):
     minutes = item.config.getoption("--minutes")
     if minutes is not None and time.monotonic() - BEGAN > 60 * minutes:
         pytest.skip(f"{minutes:g} minutes are over")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    # Part of a file says nothing of what is not there.
-    whole = not any("::" in argument for argument in config.args)
-    not_there = slow.mark(items, "tests")
-    config.stash[NOT_THERE] = not_there if whole else []
-
-
-@pytest.fixture
-def slow_but_not_there(pytestconfig):
-    """What the tables of `support.slow` name although no collected file has it."""
-    return pytestconfig.stash[NOT_THERE]
 
 
 @pytest.fixture(scope="module", autouse=True)

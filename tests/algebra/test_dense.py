@@ -15,10 +15,21 @@ DTYPES = [jnp.float32, jnp.float64]
 inverse = jax.jit(dense.inverse)
 cholesky_inverse = jax.jit(dense.cholesky_inverse)
 lu_inverses = jax.jit(dense.lu_inverses)
-square = pytest.mark.parametrize(
-    "r, trailing", [*((r, (4,)) for r in SIZES), *((3, trailing) for trailing in ((), (2, 3)))]
+SQUARE = [*((r, (4,)) for r in SIZES), *((3, trailing) for trailing in ((), (2, 3)))]
+square = pytest.mark.parametrize("r, trailing", SQUARE)
+# By default the smallest matrix in single precision and the largest in double.
+some_square = pytest.mark.parametrize(
+    "r, trailing, dtype",
+    [
+        pytest.param(
+            *(r, trailing, dtype),
+            id=f"{r}-trailing{i}-{dtype.__name__}",
+            marks=() if (r, dtype) in ((1, jnp.float32), (6, jnp.float64)) else pytest.mark.slow,
+        )
+        for i, (r, trailing) in enumerate(SQUARE)
+        for dtype in DTYPES
+    ],
 )
-trailing_axes = pytest.mark.parametrize("trailing", TRAILING)
 dtypes = pytest.mark.parametrize("dtype", DTYPES)
 
 
@@ -60,8 +71,10 @@ PRODUCTS = {
 }
 
 
-@dtypes
-@trailing_axes
+@pytest.mark.parametrize("dtype", [pytest.param(jnp.float32, marks=pytest.mark.slow), jnp.float64])
+@pytest.mark.parametrize(
+    "trailing", [*(pytest.param(axes, marks=pytest.mark.slow) for axes in TRAILING[:-1]), (2, 3)]
+)
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_match_numpy(name, trailing, dtype):
     function, subscripts, left, right = PRODUCTS[name]
@@ -79,8 +92,7 @@ def test_one_operand_broadcasts_against_many(name):
         assert_close(function(A, B), np.einsum(subscripts, A64, B64), rounding(jnp.float64))
 
 
-@dtypes
-@square
+@some_square
 def test_cholesky_inverse_whitens(r, trailing, dtype):
     A, A64 = conditioned(r, trailing, dtype)
     X = cholesky_inverse(A)
@@ -123,8 +135,7 @@ def test_cholesky_inverse_of_nan_is_nan():
     assert np.isnan(cholesky_inverse(jnp.full((1, 1), jnp.nan)))
 
 
-@dtypes
-@square
+@some_square
 def test_inverse_undoes_the_matrix(r, trailing, dtype):
     A, A64 = draw(r, r, *trailing, dtype=dtype, seed=1)
     X = inverse(A)

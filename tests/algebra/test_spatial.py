@@ -10,6 +10,7 @@ import pytest
 
 from jaxjoints.algebra import spatial
 from jaxjoints.algebra.spatial import Pose
+from support.cases import mostly_slow
 
 BATCH_SHAPES = [(), (5,), (3, 4)]
 DTYPES = [jnp.float32, jnp.float64]
@@ -23,11 +24,13 @@ AXES = AXES / np.linalg.norm(AXES, axis=0)
 
 rotation_matrix = jax.jit(spatial.so3_exp)
 dtypes = pytest.mark.parametrize("dtype", DTYPES)
+mostly_double = pytest.mark.parametrize(
+    "dtype", [pytest.param(jnp.float32, marks=pytest.mark.slow), jnp.float64]
+)
 # Which dtype meets which shape is covered in full where dtypes and shapes are the subject.
 cases = pytest.mark.parametrize(
     "shape, dtype", [((), jnp.float64), ((5,), jnp.float32), ((3, 4), jnp.float64)]
 )
-shapes = pytest.mark.parametrize("shape", BATCH_SHAPES)
 
 
 def rounding(dtype, operations=32):
@@ -123,7 +126,8 @@ FUNCTIONS = {
     "twist_of": (spatial.twist_of, "pose", "pose"),
     "tangent_of": (spatial.tangent_of, "pose", "twist"),
 }
-functions = pytest.mark.parametrize("name", FUNCTIONS)
+SOME = ("so3_exp", "so3_log", "compose", "log", "transform_wrench")
+functions = pytest.mark.parametrize("name", mostly_slow(FUNCTIONS, default=SOME))
 
 
 def operands(name, shape, dtype):
@@ -132,8 +136,10 @@ def operands(name, shape, dtype):
 
 
 @functions
-@dtypes
-@shapes
+@pytest.mark.parametrize("dtype", [jnp.float32, pytest.param(jnp.float64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "shape", [*(pytest.param(axes, marks=pytest.mark.slow) for axes in BATCH_SHAPES[:-1]), (3, 4)]
+)
 def test_functions_keep_dtype_and_trailing_axes(name, dtype, shape):
     function, arguments = operands(name, shape, dtype)
     for leaf in jax.tree.leaves(jax.eval_shape(function, *arguments)):
@@ -154,7 +160,10 @@ def test_batch_equals_loop_and_vmap(name):
         assert_equal(single(*item(arguments)), item(batch), rounding(jnp.float32))
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if len(FUNCTIONS[name]) > 2])
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow([name for name in FUNCTIONS if len(FUNCTIONS[name]) > 2], default=("compose",)),
+)
 def test_trailing_axes_of_size_one_broadcast(name):
     function, (first, *rest) = operands(name, (3, 1), jnp.float64)
     _, (_, *rest) = operands(name, (3, 4), jnp.float64)
@@ -580,8 +589,8 @@ def test_gradients_match_finite_differences(name):
     assert_equal(slope_along(direction, gradient), expected, 1e4 * STEP**2)
 
 
-@dtypes
-@pytest.mark.parametrize("name", SPECIAL_ANGLE_MAPS)
+@mostly_double
+@pytest.mark.parametrize("name", mostly_slow(SPECIAL_ANGLE_MAPS, default=("norm", "logarithm")))
 def test_two_derivatives_at_special_angles(name, dtype):
     """Finite at every angle; where smooth, equal to differences of values and of gradients.
 
@@ -648,7 +657,7 @@ def test_logarithm_is_finite_at_exact_half_turns_and_at_no_rotation_at_all(dtype
     assert_finite(jax.jit(derivatives)(q))
 
 
-@dtypes
+@mostly_double
 def test_float32_derivatives_agree_with_float64(dtype):
     """Small angles must not cost the derivative its digits."""
 

@@ -107,6 +107,7 @@ def tree(order):
     return system, jax.jit(lambda state: step(system, state, dt=DT)[0])(state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order", [("leaf", "right", "left", "trunk"), ("left", "leaf", "trunk", "right")]
 )
@@ -119,6 +120,7 @@ def test_motion_does_not_depend_on_the_order_in_which_joints_are_declared(order)
         )
 
 
+@pytest.mark.slow
 def test_rows_that_aim_again_are_those_of_a_problem_of_their_own():
     system, state = mechanisms.mixed()
     mechanism, kinematics, twist, interval = rows(system, state)

@@ -19,6 +19,7 @@ from jaxjoints.laws.springs import Damping, SpringDamper
 from jaxjoints.model.measures import body_poses
 from jaxjoints.model.state import STATE_RANKS
 from jaxjoints.simulate.surface import speeds
+from support.cases import mostly_slow
 
 SOLID = {"mass": 1.0, "inertia": (0.1, 0.1, 0.1)}
 Y = (0.0, 1.0, 0.0)
@@ -33,7 +34,12 @@ COUPLINGS = [
     Fixed(),
     Free(),
 ]
-couplings = pytest.mark.parametrize("coupling", COUPLINGS, ids=lambda c: type(c).__name__)
+
+
+def couplings(*default):
+    """Each coupling in a test of its own, of which those of the named types run by default."""
+    cases = mostly_slow(COUPLINGS, default=default, name=lambda coupling: type(coupling).__name__)
+    return pytest.mark.parametrize("coupling", cases)
 
 
 def assert_close(actual, expected, operations=256):
@@ -130,7 +136,7 @@ def test_start_by_coordinates_equals_start_by_poses(pendulum):
     assert_close(again, state)
 
 
-@couplings
+@couplings("Universal", "Free")
 def test_bodies_stand_and_move_as_coordinates_and_speeds_say(coupling):
     q, qd = start_values(coupling)
     system, state = one_joint(coupling, q=q, qd=qd).build()
@@ -141,7 +147,7 @@ def test_bodies_stand_and_move_as_coordinates_and_speeds_say(coupling):
     assert_close(jax.jit(speeds)(system, state), qd)
 
 
-@couplings
+@couplings("Universal")
 def test_parent_is_placed_from_its_child(coupling):
     q, qd = start_values(coupling)
     system, state = one_joint(coupling, q=q, qd=qd).build()
@@ -153,7 +159,7 @@ def test_parent_is_placed_from_its_child(coupling):
     assert_close(system.state(q={"j": q}, qd={"j": qd}, pose=b, velocity=moving), state, 1024)
 
 
-@couplings
+@couplings("Universal")
 def test_batch_of_starts_equals_loop(coupling):
     q, qd = start_values(coupling, (3, 2))
     system, _ = one_joint(coupling).build()

@@ -30,6 +30,7 @@ from jaxjoints.couplings.rigid import Fixed
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
+from support.cases import mostly_slow
 from support.oracle import load
 
 SAME_POSE = 1e-14  # a few roundings of numbers up to 1
@@ -50,6 +51,8 @@ PLANES_ABOVE = [name for name in NAMES if "one-sided" in name]
 # Planes from one side have no rows but that one: see `ONE_SIDED`.
 NAMED = [name for name in NAMES if name not in (*SPANNED, *PLANES_ABOVE)]
 ONE_SIDED = [TILTED, EQUAL, UNEQUAL, *PLANES_ABOVE]
+# By default one coupling with coordinates, one with an origin of its own, and one from one side.
+SOME, PLANE_ABOVE = ("universal ZY transposed 0.35", "fixed axis"), "plane one-sided 0.6,0,0.8"
 
 
 @dataclass(frozen=True)
@@ -386,14 +389,14 @@ def projectors(G):
     return np.linalg.pinv(G) @ G
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_slow(NAMES, default=(*SOME, PLANE_ABOVE)))
 def test_poses_are_those_of_the_coordinates(name):
     record = RECORDS[name]
     expected = poses(record["T_moving" if "T_moving" in record else "T_CD"])
     assert_close(found(name).T, expected, SAME_POSE)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_slow(NAMES, default=(*SOME, PLANE_ABOVE)))
 def test_projections_and_errors_agree(name):
     record, ours = RECORDS[name], found(name)
     T_GD, error = poses(record["T_GD"]), columns(record["error"])
@@ -405,7 +408,7 @@ def test_projections_and_errors_agree(name):
     assert_close(ours.error, error, SAME)
 
 
-@pytest.mark.parametrize("name", COORDINATED)
+@pytest.mark.parametrize("name", mostly_slow(COORDINATED, default=SOME))
 def test_coordinates_agree(name):
     ours, expected = found(name), Case(name).coordinates("q_moved")
     if name == "fixed axis":
@@ -414,7 +417,7 @@ def test_coordinates_agree(name):
     assert_close(ours.q, expected, SAME)
 
 
-@pytest.mark.parametrize("name", COORDINATED)
+@pytest.mark.parametrize("name", mostly_slow(COORDINATED, default=SOME))
 def test_rows_of_coordinates_read_their_speeds(name):
     case, ours = Case(name), found(name)
     N = ours.W_moving[6 - case.coupling.dof :]
@@ -422,7 +425,7 @@ def test_rows_of_coordinates_read_their_speeds(name):
     assert_close(speeds, case.coordinates("speeds"), SAME)
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", mostly_slow(NAMED, default=SOME))
 def test_every_row_and_distance_agrees(name):
     case, ours = Case(name), found(name)
     G, N = case.rows("wrenches")
@@ -432,6 +435,7 @@ def test_every_row_and_distance_agrees(name):
     assert_close(ours.distance, case.distances, SAME)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPANNED)
 def test_mixed_rows_span_the_same(name):
     case, ours = Case(name), found(name)
@@ -447,7 +451,7 @@ def test_mixed_rows_span_the_same(name):
     assert_close(np.moveaxis(free, 0, -1), N, SAME)
 
 
-@pytest.mark.parametrize("name", [*NAMED, *SPANNED])
+@pytest.mark.parametrize("name", mostly_slow([*NAMED, *SPANNED], default=SOME))
 def test_rates_of_rows_agree(name):
     case, ours = Case(name), found(name)
     G, N = case.rows("wrench_rates")
@@ -469,6 +473,7 @@ def test_every_recorded_row_is_compared():
     assert sorted([*NAMED, *SPANNED, *PLANES_ABOVE]) == sorted(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("function driven")])
 def test_function_driven_joints_are_projected_to_the_end(name):
     """On the surface a pose stays there; off it, ArtiSynth's steps go on to where ours end."""
@@ -500,7 +505,7 @@ def test_function_driven_joints_are_projected_to_the_end(name):
     assert np.abs(error).max() > 0.01
 
 
-@pytest.mark.parametrize("name", ONE_SIDED)
+@pytest.mark.parametrize("name", mostly_slow(ONE_SIDED, default=(PLANE_ABOVE,)))
 def test_one_sided_rows_are_rows_of_a_coordinate(name):
     case, ours = Case(name), found(name)
     distance, wrench = case.one_sided("distances"), case.one_sided("wrenches")
@@ -520,6 +525,7 @@ def test_one_sided_rows_are_rows_of_a_coordinate(name):
     assert_close(ours.W_rate[index][:, used], rates[:, used], DIFFERENCED)
 
 
+@pytest.mark.slow
 def test_a_rotation_limit_of_unequal_maxima_is_a_gradient_that_artisynth_approximates():
     case, ours = Case(UNEQUAL), found(UNEQUAL)
     theirs = case.one_sided("wrenches")

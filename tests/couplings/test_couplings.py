@@ -17,6 +17,7 @@ from jaxjoints.couplings.complement import metric, orthonormal_complement
 from jaxjoints.couplings.coupling import Chart, Coupling, Derived, Residual
 from jaxjoints.couplings.linear import Cylindrical, Helical, Slider
 from jaxjoints.couplings.rotary import Hinge, Universal
+from support.cases import mostly_slow
 from support.couplings_catalog import CATALOG, EZ, SKEWED, SPEEDS, TILTED, Screw
 
 # Configurations of one compiled call.
@@ -26,9 +27,24 @@ DIFFERENCED = 1e-7  # central differences of step 1e-5
 TIME = 0.3
 
 HAND_WRITTEN = [name for name, entry in CATALOG.items() if entry.coupling.batched]
-couplings = pytest.mark.parametrize("name", CATALOG)
-hand_written = pytest.mark.parametrize("name", HAND_WRITTEN)
-with_speeds = pytest.mark.parametrize("name", [*CATALOG, *SPEEDS])
+# Couplings written in all ways, whose derivations are not the longest programs. The derivatives of
+# the others are compiled once, in the slow run.
+SOME = (
+    *("hinge", "tilted hinge", "screw", "point on sphere", "slider", "ball", "universal", "planar"),
+    *("gimbal by hand", "slotted hinge by hand", "segmented plane point", "fixed axis", "rope"),
+    *("rolling sphere", "rolling disc", "linear motor", "spur gear", "bevel gear", "double ball"),
+    *("constant velocity", "ball by rotation", "free with angles", "bead on an egg"),
+)
+# One coupling by hand, one by its poses, one by its errors.
+KINDS = ("hinge", "screw", "point on sphere")
+# The couplings whose programs take longest to compile: over seven seconds each.
+LONGEST = (
+    *("arm of three", "bead on a wire", "bead on a hill", "function driven"),
+    *("prismatic universal", "gimbal", "hinge errors", "released universal"),
+    *("declared slotted hinge", "slotted hinge errors", "double hinge"),
+)
+couplings = pytest.mark.parametrize("name", mostly_slow(CATALOG, default=SOME))
+with_speeds = pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=SOME))
 # The library's couplings whose rows do not come from `pose` alone.
 WRITTEN = [
     name
@@ -234,7 +250,7 @@ def differenced(function, h=2e-3):
 # Rows on the surface
 
 
-@couplings
+@pytest.mark.parametrize("name", mostly_slow(CATALOG, default=("hinge",)))
 def test_motion_subspace_is_the_derivative_of_the_pose(name):
     case = Case(name)
     S = inverse(on_surface(name)[0].W)[:, case.errors :]
@@ -337,7 +353,13 @@ def test_errors_vanish_on_the_surface(name):
     assert_close(on_surface(name)[0].error, np.zeros((Case(name).errors, COUNT)), EXACT)
 
 
-@pytest.mark.parametrize("name", [n for n, entry in CATALOG.items() if entry.turning is not None])
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow(
+        [name for name, entry in CATALOG.items() if entry.turning is not None],
+        default=("hinge", "screw"),
+    ),
+)
 def test_angles_wind_over_many_turns(name):
     case = Case(name)
     turn = np.eye(case.coupling.dof)[case.entry.turning][:, None]
@@ -359,10 +381,13 @@ def test_projection_lands_on_the_surface_and_stays_there(name):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *(n for n in WRITTEN if n not in HAND_WRITTEN),
-        *("tilted hinge", "slotted hinge", "moving plane"),
-    ],
+    mostly_slow(
+        [
+            *(n for n in WRITTEN if n not in HAND_WRITTEN),
+            *("tilted hinge", "slotted hinge", "moving plane"),
+        ],
+        default=("moving plane",),
+    ),
 )
 def test_projection_is_the_pose_with_the_projected_coordinates(name):
     case = Case(name)
@@ -402,7 +427,9 @@ def test_wrench_rates_match_finite_differences(name):
     assert_close(difference, np.zeros(difference.shape), DIFFERENCED)
 
 
-@pytest.mark.parametrize("name", ["cylindrical", "screw", "moving plane"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["cylindrical", "screw", "moving plane"], default=("screw",))
+)
 def test_wrench_rates_are_those_of_the_rows(name):
     case, (_, rates) = Case(name), off_surface(name)
     found = rates_of_wrenches(case.coupling, case.off(1e-2), case.twist, case.near, case.time)
@@ -473,7 +500,7 @@ def test_values_and_derivatives_are_finite_where_charts_degenerate(name):
             assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
-@with_speeds
+@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=KINDS, sweep=LONGEST))
 def test_gradients_are_transposed_derivatives_and_finite(name):
     case, T = Case(name), Case(name).off(1e-2)
     weights = case.random(6, seed=4)
@@ -488,6 +515,7 @@ def test_gradients_are_transposed_derivatives_and_finite(name):
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
+@pytest.mark.slow
 def test_rows_stay_bounded_in_gimbal_lock():
     locked = np.array([[0.4], [np.pi / 2], [0.1]])
     shifts = np.concatenate([np.zeros(COUNT - 15), 10.0 ** -np.arange(2, 17)])
@@ -499,6 +527,7 @@ def test_rows_stay_bounded_in_gimbal_lock():
     assert_close(rows.error, 0 * rows.error, EXACT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["screw", "point on sphere"])
 def test_wrench_rates_are_differentiable(name):
     case = Case(name)
@@ -522,7 +551,7 @@ def test_wrench_rates_are_differentiable(name):
 # By hand and derived
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", mostly_slow(WRITTEN, default=("hinge", "universal")))
 def test_hand_written_rows_span_the_derived_ones(name):
     case, W = Case(name), on_surface(name)[0].W
     derived = rows_at(Derived(case.coupling), case.q)
@@ -562,7 +591,7 @@ RESISTED = {
 }
 
 
-@pytest.mark.parametrize("name", RESISTED)
+@pytest.mark.parametrize("name", mostly_slow(RESISTED, default=("hinge",)))
 def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name):
     case = Case(name)
 
@@ -584,7 +613,7 @@ def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name)
 # Precision, batches, parameters
 
 
-@with_speeds
+@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=KINDS, sweep=LONGEST))
 def test_single_precision_comes_close(name):
     case, (rows, _) = Case(name), off_surface(name)
     single = jax.tree.map(
@@ -604,7 +633,9 @@ def test_single_precision_comes_close(name):
         assert_close(actual, expected, 1e-4)
 
 
-@with_speeds
+@pytest.mark.parametrize(
+    "name", mostly_slow([*CATALOG, *SPEEDS], default=("hinge",), sweep=LONGEST)
+)
 def test_batches_equal_loops(name):
     case = Case(name)
     shape = (3, 7)
@@ -632,7 +663,7 @@ def test_batches_equal_loops(name):
             assert_close(actual + 0 * loop, loop + 0 * actual, 1e-12)
 
 
-@hand_written
+@pytest.mark.parametrize("name", mostly_slow(HAND_WRITTEN, default=("hinge",)))
 def test_methods_take_trailing_axes(name):
     case = Case(name)
     T, q = case.off(1e-2), case.near
@@ -697,7 +728,7 @@ def test_parallel_axes_are_named_with_their_angle():
     assert "0.002865 degrees apart" in complaint
 
 
-@couplings
+@pytest.mark.parametrize("name", CATALOG)
 def test_sound_parameters_pass_the_check(name):
     assert CATALOG[name].coupling.check() is None
 
@@ -738,6 +769,7 @@ def test_unwrapping_keeps_the_rotation_and_comes_near():
         assert (distance <= np.linalg.norm(neighbour - near, axis=0) + EXACT).all()
 
 
+@pytest.mark.slow
 def test_unwrapping_of_no_rotation_takes_the_axis_of_its_neighbour():
     near = jnp.array([0.0, 6.2, 0.0])
     assert_close(unwrap_rotation_vector(jnp.zeros(3), near), [0, 2 * np.pi, 0], EXACT)

@@ -14,6 +14,7 @@ import pytest
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import retract
 from support import oracle
+from support.cases import mostly_slow
 from support.ode_couplings import OdeHinge, OdeSlider
 from support.ode_recordings import (
     SCALES,
@@ -68,6 +69,7 @@ FREE = [
 ]
 
 
+SOME = ("ball/two/B", "hinge/two/B", "slider/two/B", "fixed/two/B")
 RUNS = tuple(Run(name) for name in LOWER_PAIRS + STOPS + MECHANISMS + FREE)
 
 
@@ -81,7 +83,7 @@ def test_every_recording_is_used():
     assert sorted(BILATERAL + ONE_SIDED) == sorted(SPRINGS)
 
 
-@pytest.mark.parametrize("name", LOWER_PAIRS + STOPS + MECHANISMS + FREE)
+@pytest.mark.parametrize("name", mostly_slow(LOWER_PAIRS + STOPS + MECHANISMS + FREE, default=SOME))
 def test_one_step_from_each_recorded_state_meets_the_next(name):
     bench, run = bench_of(name)
     new, info = bench.after
@@ -90,12 +92,12 @@ def test_one_step_from_each_recorded_state_meets_the_next(name):
     assert info.ok.all()
 
 
-@pytest.mark.parametrize("name", LOWER_PAIRS + STOPS + MECHANISMS)
+@pytest.mark.parametrize("name", mostly_slow(LOWER_PAIRS + STOPS + MECHANISMS, default=SOME))
 def test_joint_wrenches_are_those_ode_reports(name):
     assert wrench_differences(*bench_of(name)) < EQUAL
 
 
-@pytest.mark.parametrize("name", LOWER_PAIRS + STOPS + MECHANISMS + FREE)
+@pytest.mark.parametrize("name", mostly_slow(LOWER_PAIRS + STOPS + MECHANISMS + FREE, default=SOME))
 def test_running_free_stays_on_the_recording(name):
     bench, run = bench_of(name)
     found = differences(bench, run, bench.running)
@@ -118,6 +120,7 @@ SLOPES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "error", "at", "order"), SLOPES)
 def test_the_librarys_errors_differ_from_odes_to_the_stated_order(name, error, at, order):
     by_own, by_ode = (
@@ -160,6 +163,7 @@ SPRING_RUNS = tuple(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mirrored", [False, True], ids=["as recorded", "mirrored"])
 @pytest.mark.parametrize("softness", SOFTNESS)
 @pytest.mark.parametrize("name", BILATERAL + ONE_SIDED)

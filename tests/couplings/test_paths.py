@@ -56,6 +56,7 @@ class Turning(Function):
         return self.radius * jnp.cos(q[0] + self.phase)
 
 
+@pytest.mark.slow
 def test_a_bead_slides_down_a_helix_through_many_rounds():
     """Its height loses what its speed gains: s̈ = -g c/(r² + c²) for p = (r cos s, r sin s, c s)."""
     radius, climb, start, duration = 0.5, 0.2, -10.0, 1.0
@@ -103,6 +104,7 @@ def shafts(coupling, speed):
     return world.build()
 
 
+@pytest.mark.slow
 def test_shafts_of_a_constant_velocity_joint_turn_alike_at_forty_degrees():
     system, state = shafts(ConstantVelocity(), 3.0)
     for steps in (1, 150, 400):
@@ -113,6 +115,7 @@ def test_shafts_of_a_constant_velocity_joint_turn_alike_at_forty_degrees():
         assert_close(np.linalg.norm(q[2:]), BEND, 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coupling", [ConstantVelocity(), Universal((1, 0, 0), (0, 1, 0))])
 def test_the_ratio_of_shaft_speeds_is_one_or_that_of_a_universal_joint(coupling):
     """A universal joint's is cos β/(1 - sin²β sin²θ), θ from where its first axis is that of β."""
@@ -129,6 +132,7 @@ def test_the_ratio_of_shaft_speeds_is_one_or_that_of_a_universal_joint(coupling)
         assert_close(moment @ axis_D / moment[2], ratio, 1e-9)
 
 
+@pytest.mark.slow
 def test_a_chain_of_two_hinges_is_a_double_hinge():
     length, q = 0.8, jnp.array([0.7, -1.9])
     chain = Chain(Hinge(), Hinge(), Pose.along_x(jnp.array(length)))
@@ -137,6 +141,7 @@ def test_a_chain_of_two_hinges_is_a_double_hinge():
     assert_close(T.R, expected.R)
 
 
+@pytest.mark.slow
 def test_a_chain_takes_laws_on_every_coordinate():
     """A slider and a hinge on one line are a cylindrical joint."""
 

@@ -174,6 +174,7 @@ def by_acceleration(name):
     return RollingByAcceleration(rolling_of(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [rolling_of, by_acceleration])
 @pytest.mark.parametrize("name", ROLLING)
 def test_runs_converge_to_those_of_rbdl(name, level):
@@ -192,6 +193,7 @@ def test_runs_converge_to_those_of_rbdl(name, level):
     assert errors[-1] < 5e-3
 
 
+@pytest.mark.slow
 def test_a_point_on_a_moving_path_converges_to_rbdl():
     case = RECORDED["time_varying_arm_tip_x"]
     law = case["constraint"]
@@ -237,7 +239,7 @@ def test_a_point_on_a_moving_path_converges_to_rbdl():
 # Closed forms
 
 
-@pytest.mark.parametrize("share", [0.4, 2 / 3])
+@pytest.mark.parametrize("share", [0.4, pytest.param(2 / 3, marks=pytest.mark.slow)])
 def test_a_ball_rolls_down_a_slope_at_its_acceleration(share):
     slope, time = 0.3, 0.2
     system, state = ball(share=share, frame_D=Pose.about_y(slope))
@@ -248,6 +250,7 @@ def test_a_ball_rolls_down_a_slope_at_its_acceleration(share):
     assert_close(end.omega[:, 0], [0.0, speed / RADIUS, 0.0], 1e-9)
 
 
+@pytest.mark.slow
 def test_a_sliding_ball_is_set_rolling_by_an_impulse():
     start = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.3])
     system, state = ball()
@@ -273,6 +276,7 @@ def test_slip_is_measured_against_the_surface_which_may_move():
         system.state(pose={"table": (0, 0, 0), "marble": (0, 0.2, RADIUS)}, velocity=velocity)
 
 
+@pytest.mark.slow
 def test_a_ball_on_a_turntable_circles_at_two_sevenths_of_its_rate():
     rate, speed, duration = 3.0, 0.5, 1.2
     system, state = turntable(rate, speed)
@@ -306,6 +310,7 @@ def steady(lean, turning):
     return spin, place
 
 
+@pytest.mark.slow
 def test_a_leaning_disc_turns_steadily():
     lean, turning, duration = -0.4, 1.5, 0.8
     spin, place = steady(lean, turning)
@@ -319,6 +324,7 @@ def test_a_leaning_disc_turns_steadily():
     assert errors[-1] < 0.02
 
 
+@pytest.mark.slow
 def test_a_cart_on_two_rolling_discs_is_a_loop_that_rolls_down():
     slope, mass, load = 0.2, 1.5, 4.0
     across = mass * RADIUS**2 / 4
@@ -338,6 +344,7 @@ def test_a_cart_on_two_rolling_discs_is_a_loop_that_rolls_down():
     assert_close(end.omega[1, 1:], np.full(2, speed / RADIUS), 1e-6)
 
 
+@pytest.mark.slow
 def test_friction_of_rolling_does_no_work():
     """The wrench of a step and the motion at its end, of a body whose spin is not carried on."""
     system, state = recorded("rolling_ball", rolling_of)
@@ -416,6 +423,7 @@ def test_rows_are_finite_with_their_derivatives_where_a_disc_lies_flat(name):
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
+@pytest.mark.slow
 def test_single_precision_and_batches_come_close():
     system, state = recorded("rolling_coin", rolling_of)
     end = at_time(system, state, 1e-3, 20)
@@ -433,6 +441,7 @@ def test_single_precision_and_batches_come_close():
         assert_close(batch.omega[..., i], alone.omega, 1e-10)
 
 
+@pytest.mark.slow
 def test_gradients_flow_through_rolling():
     """The radius is felt by the height and by the slip."""
     system, state = recorded("rolling_coin", rolling_of)
@@ -451,6 +460,7 @@ def test_gradients_flow_through_rolling():
 # Rows beside them
 
 
+@pytest.mark.slow
 def test_springs_on_all_five_coordinates_are_the_efforts_they_report():
     laws = [SpringDamper(3.0 + i, 0.1 * (i + 1), rest=0.2, coordinate=i) for i in range(5)]
     sprung, state = ball(laws=laws, qd=(0.4, 0.0, 0.0, 1.0, 0.5))
@@ -462,6 +472,7 @@ def test_springs_on_all_five_coordinates_are_the_efforts_they_report():
     assert_close(end.omega, other.omega, 1e-9)
 
 
+@pytest.mark.slow
 def test_a_stop_holds_a_leaning_disc():
     """At the stop contact and lean are held; what is left of a fall is none."""
     q, stop = (0.0, 0.0, 0.0, 0.3, 0.0), 0.5
@@ -472,6 +483,7 @@ def test_a_stop_holds_a_leaning_disc():
     assert_close(end.omega[:, 0], np.zeros(3), 1e-3)
 
 
+@pytest.mark.slow
 def test_soft_rows_slip_in_proportion_to_the_force():
     slope, slip = 0.3, 0.05
     plane = Pose.about_y(slope)

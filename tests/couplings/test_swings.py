@@ -40,6 +40,7 @@ from jaxjoints import (
     step,
 )
 from jaxjoints.algebra.spatial import quat_rotate, quat_rotate_inverse
+from support.cases import mostly_slow
 from support.couplings_catalog import CATALOG
 from support.mechanisms import G
 from support.motion import speeds_along
@@ -183,8 +184,17 @@ BY_LAWS = {
 # 9 in one were not done after four minutes, one by one they take 20 s each.
 FAMILIES = {"rigid": RIGID, "sprung": SPRUNG, "by laws": BY_LAWS, "rope": {"rope": ROPE}}
 FAMILIES |= {name: {name: swing} for name, swing in CHARTS.items()}
+# Their programs take longest to compile.
+LONGEST = set(CHARTS) - {"helical", "arm of three"}
 every_swing = pytest.mark.parametrize(
-    ("family", "name"), [(family, name) for family, swings in FAMILIES.items() for name in swings]
+    ("family", "name"),
+    [
+        pytest.param(
+            family, name, marks=pytest.mark.sweep if family in LONGEST else pytest.mark.slow
+        )
+        for family, swings in FAMILIES.items()
+        for name in swings
+    ],
 )
 
 
@@ -287,13 +297,14 @@ def energies(family, name, dt):
     return total, dt * np.cumsum(dt * rates)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mostly_slow(FAMILIES, default=(), sweep=LONGEST))
 def test_joints_hold_while_they_swing(family):
     for _, info in swings_of(family)[1].values():
         assert np.max(info.error) <= HELD
         assert info.ok.all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["spur gear", "bevel gear"])
 def test_locked_gears_mesh_while_they_swing(name):
     system, found = swings_of("by laws")
@@ -301,6 +312,7 @@ def test_locked_gears_mesh_while_they_swing(name):
         assert np.max(np.abs(info.q[:, system.coordinate(name).start])) <= HELD
 
 
+@pytest.mark.slow
 def test_a_taut_rope_is_never_stretched_and_its_slack_is_of_third_order():
     """What projection leaves, h ω of (h ω)²/2, is to the inside, where no rope pushes."""
     system, found = swings_of("rope")

@@ -55,7 +55,10 @@ BLOCKS = np.array(
 ).T
 
 
-@pytest.mark.parametrize("cast, close", [(lambda x: x, EXACT), (single, SINGLE)])
+@pytest.mark.parametrize(
+    "cast, close",
+    [(lambda x: x, EXACT), pytest.param(single, SINGLE, marks=pytest.mark.slow)],
+)
 def test_laws_act_with_what_they_give_at_once(cast, close):
     q, qd, effort, net = BLOCKS
     system, state = block()
@@ -71,6 +74,7 @@ def test_laws_act_with_what_they_give_at_once(cast, close):
     assert now.info.ok.all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu, push", [(0.5, 3.0), (0.1, 3.0)])
 def test_a_ball_on_the_ground_rolls_or_slides(mu, push):
     radius, mass = 0.2, 1.5
@@ -89,6 +93,7 @@ def test_a_ball_on_the_ground_rolls_or_slides(mu, push):
     np.testing.assert_allclose(now.linear[2, 0], 0.0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_turning_pendulum_is_held_by_gravity_and_its_centripetal_force():
     speed, length, mass, moment = 3.0, 0.8, 1.5, 0.03
     system, state = mechanisms.pendulum(
@@ -103,6 +108,7 @@ def test_a_turning_pendulum_is_held_by_gravity_and_its_centripetal_force():
     np.testing.assert_allclose(reaction[2], along, rtol=EXACT)
 
 
+@pytest.mark.slow
 def test_a_bushing_pulls_with_its_spring_and_damper():
     world = jj.SystemBuilder(gravity=(0.0, 0.0, 0.0))
     start = {"pose": (0.02, 0.0, 0.0), "velocity": (0.3, 0.0, 0.0, 0.0, 0.0, 0.0)}
@@ -116,6 +122,7 @@ def test_a_bushing_pulls_with_its_spring_and_damper():
     np.testing.assert_allclose(now.linear[0, 0], -(500 * 0.02 + 7 * 0.3) / 4, rtol=EXACT)
 
 
+@pytest.mark.slow
 def test_an_armature_resists_the_acceleration():
     system, state = mechanisms.slider(laws=[jj.Armature(3.0)], mass=2.0)
     now = at_once(system, state, jj.Control(effort=jnp.array([10.0])))
@@ -125,6 +132,7 @@ def test_an_armature_resists_the_acceleration():
 # Steps that get short
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:joint")  # starts outside of its soft limits
 def test_forces_of_short_steps_are_those_at_an_instant():
     laws = (jj.SpringDamper(30.0, 0.4), jj.DryFriction(0.3), jj.Limits(upper=0.2, stiffness=50.0))
@@ -207,6 +215,7 @@ def test_a_four_bar_accelerates_as_its_angles_do():
 OTHER_ROWS = ("loop_weld6/baumgarte",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDED)
 def test_accelerations_and_forces_are_those_of_rbdl(name):
     case, (system, joints) = RECORDED[name], mechanism(name)
@@ -226,6 +235,7 @@ def test_accelerations_and_forces_are_those_of_rbdl(name):
 IMPACTS = [n for n in RECORDED if not n.startswith(("rolling", "time_varying"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IMPACTS)
 def test_velocities_after_an_impact_are_those_of_rbdl(name):
     case, (system, _) = RECORDED[name], mechanism(name)
@@ -252,6 +262,7 @@ def test_a_rod_that_lands_on_a_stop_gives_up_its_angular_momentum():
     np.testing.assert_allclose(new.velocity, state.velocity, atol=EXACT)
 
 
+@pytest.mark.slow
 def test_an_impact_takes_up_no_more_energy_than_the_speed_that_it_takes():
     system, state = mechanisms.four_bar(crank_speed=2.0)
     pushed = jj.replace(state, omega=state.omega + 0.5, velocity=state.velocity + 0.3)
@@ -266,6 +277,7 @@ def test_an_impact_takes_up_no_more_energy_than_the_speed_that_it_takes():
 # Batches, derivatives, errors
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_environments():
     system, state = mechanisms.chain(2)
     q = np.array([[0.1, 0.5, -0.3]])
@@ -298,6 +310,7 @@ def numbers_of(name):
     return numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pendulum", "chain", "four-bar"])
 def test_derivatives_are_those_of_finite_differences(name):
     at = np.array([0.3, 1.0, 1.0])

@@ -5,6 +5,7 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxjoints as jj
 from jaxjoints.dynamics import (
@@ -33,6 +34,7 @@ def inverse(*actuated):
     )
 
 
+@pytest.mark.slow
 def test_forward_of_inverse_is_the_identity_and_columns_are_those_of_the_mass_matrix():
     system, state = mechanisms.chain(2, q=0.5, qd=1.5, laws=(jj.Armature(0.3),))
     wanted = np.array([3.0, -2.0])
@@ -47,6 +49,7 @@ def test_forward_of_inverse_is_the_identity_and_columns_are_those_of_the_mass_ma
     np.testing.assert_allclose(np.transpose(columns) - np.transpose([none]), M, atol=SOLVED)
 
 
+@pytest.mark.slow
 def test_the_effort_of_a_crank_is_that_of_rbdl():
     case = rbdl_instants.RECORDED["fourbar_loop"]
     system, _ = rbdl_instants.mechanism("fourbar_loop")
@@ -59,6 +62,7 @@ def test_the_effort_of_a_crank_is_that_of_rbdl():
     np.testing.assert_allclose(found.now.qdd[order], recorded["qdd"], atol=SOLVED * 10)
 
 
+@pytest.mark.slow
 def test_two_motors_on_a_four_bar_share_by_the_least_squares():
     system, state = mechanisms.four_bar(crank_speed=2.0)
     one = inverse("A")(system, state, {"A": 4.0})
@@ -82,6 +86,7 @@ def cart_and_pole(**options):
     return world.build()
 
 
+@pytest.mark.slow
 def test_an_underactuated_cart_follows_what_it_can():
     system, state = cart_and_pole(q=0.3)
     exact = inverse("rail")(system, state, {"rail": 1.0})
@@ -101,6 +106,7 @@ def test_gravity_is_compensated():
     np.testing.assert_allclose(held.miss, 0.0, atol=SOLVED)
 
 
+@pytest.mark.slow
 def test_a_pushed_stop_takes_no_part():
     laws = [jj.Limits(upper=0.5), jj.DryFriction(1.0)]
     system, state = mechanisms.slider(laws=laws, mass=2.0, q=0.5)
@@ -108,6 +114,7 @@ def test_a_pushed_stop_takes_no_part():
     np.testing.assert_allclose(found.effort, [-7.0], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_batch_in_single_precision_is_near_its_environments():
     system, _ = mechanisms.chain(2)
     q = np.array([[0.1, 0.5, -0.3]])
@@ -120,6 +127,7 @@ def test_a_batch_in_single_precision_is_near_its_environments():
         np.testing.assert_allclose(found.effort[:, i], alone.effort, atol=SINGLE)
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_finite_differences():
     system, state = mechanisms.pendulum(q=0.4, qd=2.0)
 

@@ -84,6 +84,7 @@ def floater():
     return system, foot, cases
 
 
+@pytest.mark.slow
 def test_matrices_and_forces_are_those_of_pinocchio(floater):
     system, foot, cases = floater
     for state, control, case, order in cases:
@@ -109,6 +110,7 @@ def moved(state, time):
     return jj.replace(state, position=state.position + time * state.velocity, quaternion=turned)
 
 
+@pytest.mark.slow
 def test_the_rate_of_the_mass_matrix_less_twice_coriolis_is_skew():
     system, state = mechanisms.floating_chain(gravity=(0.3, 0.0, -9.81))
 
@@ -123,6 +125,7 @@ def test_the_rate_of_the_mass_matrix_less_twice_coriolis_is_skew():
     assert np.abs(rate).max() > 0.1
 
 
+@pytest.mark.slow
 def test_energy_power_and_momentum_are_those_of_the_bodies():
     system, state = mechanisms.floating_chain(gravity=(0.3, 0.0, -9.81))
     found = read(system, state, Site("2", jj.Pose.identity()))
@@ -137,6 +140,7 @@ def test_energy_power_and_momentum_are_those_of_the_bodies():
     np.testing.assert_allclose(found["g"] @ v, power, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_matrix_of_a_loop_is_that_of_its_tree_as_rbdl_has_it():
     case = rbdl_instants.RECORDED["fourbar_loop"]
     system, _ = rbdl_instants.mechanism("fourbar_loop")
@@ -157,6 +161,7 @@ def test_the_matrix_of_a_loop_is_that_of_its_tree_as_rbdl_has_it():
         np.testing.assert_allclose(K.T @ force, left, atol=SOLVED * 10)
 
 
+@pytest.mark.slow
 def test_a_batch_in_single_precision_is_near_its_environments():
     system, _ = mechanisms.chain(2)
     q = np.array([[0.1, 0.5, -0.3]])

@@ -24,6 +24,7 @@ def pendulum(**options):
     return mechanisms.pendulum(length=LENGTH, mass=MASS, inertia=inertia, **options)
 
 
+@pytest.mark.slow
 def test_the_model_of_a_damped_pendulum_is_that_of_its_equation():
     system, state = pendulum(q=0.4, qd=1.5, laws=[jj.Damping(0.3), jj.SpringDamper(2.0)])
     model = jax.jit(linear_model)(system, state)
@@ -34,6 +35,7 @@ def test_the_model_of_a_damped_pendulum_is_that_of_its_equation():
     np.testing.assert_allclose(model.c, [1.5, net / WHOLE], atol=EXACT)
 
 
+@pytest.mark.slow
 def test_the_model_of_a_step_is_the_derivative_of_the_step():
     system, state = mechanisms.chain(2, q=0.4, qd=1.0)
     dt, h = 1e-2, 1e-5
@@ -53,6 +55,7 @@ def test_the_model_of_a_step_is_the_derivative_of_the_step():
     np.testing.assert_allclose(model.c, after(x, u) - x, atol=EXACT)
 
 
+@pytest.mark.slow
 def test_the_model_of_a_loop_is_the_derivative_of_its_crank():
     speed, h = 2.0, 1e-5
 
@@ -73,6 +76,7 @@ def test_the_model_of_a_loop_is_the_derivative_of_its_crank():
     np.testing.assert_allclose(model.B[1], [gain], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_pendulum_rests_where_a_torque_holds_it_and_moves_with_the_torque():
     system, state = pendulum(q=0.2, qd=1.0)
     torque = 3.0
@@ -90,6 +94,7 @@ def test_a_pendulum_rests_where_a_torque_holds_it_and_moves_with_the_torque():
     np.testing.assert_allclose(slope, 1 / (whole * np.cos(found)), rtol=EXACT)
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_environments():
     system, _ = pendulum()
     many = system.state(q={"pivot": np.array([0.1, 0.7])})
@@ -112,6 +117,7 @@ def test_what_cannot_be_answered_is_refused():
         linear_model(system, state, independent="motor")
 
 
+@pytest.mark.slow
 def test_an_upright_pole_is_an_operating_point_that_is_not_stable():
     system, state = cart_and_pole(q=0.0)
     model = jax.jit(linear_model)(system, state)
@@ -119,6 +125,7 @@ def test_an_upright_pole_is_an_operating_point_that_is_not_stable():
     assert np.linalg.eigvals(model.A).real.max() > 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["rail", ("rail", "pivot")])
 def test_efforts_are_those_of_the_actuated(names):
     system, state = cart_and_pole(q=0.0)

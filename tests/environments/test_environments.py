@@ -53,6 +53,7 @@ def hanging(arm):
 
 
 class TestTasks:
+    @pytest.mark.slow
     def test_an_episode_begins_as_it_should(self, task, begun):
         assert begun.obs.shape == (task.observation_size, BATCH)
         assert np.isfinite(begun.obs).all() and np.ptp(begun.obs, axis=1).max() > 0
@@ -61,6 +62,7 @@ class TestTasks:
             assert x.shape == (BATCH,)
         assert set(begun.info) == {"key", "goal", "steps", "truncation", "cause"}
 
+    @pytest.mark.slow
     def test_a_step_is_rewarded_by_its_parts(self, task, begun):
         action = jnp.full((task.action_size, BATCH), 0.3)
         after = task.step(begun, action)
@@ -73,6 +75,7 @@ class TestTasks:
         assert (after.info["cause"] == Cause.NONE).all()
         assert np.isfinite(after.obs).all() and np.abs(after.obs - begun.obs).max() > 0
 
+    @pytest.mark.slow
     def test_a_restart_is_a_fresh_reset_with_its_key(self, task, begun):
         done = jnp.arange(BATCH) % 2 == 0
         again = task.restart(replace(begun, done=done))
@@ -99,6 +102,7 @@ class TestEpisodes:
             episode = arm.restart(after)
         same(end, episode, **NEAR)
 
+    @pytest.mark.slow
     def test_noise_depends_on_keys_alone(self, arm, hanging):
         _, seen = unroll(arm, hanging, wild, 0.5, steps=5)
         _, few = unroll(arm, arm.reset(KEYS[:2]), wild, 0.5, steps=5)
@@ -107,6 +111,7 @@ class TestEpisodes:
         same(tiled, seen, **NEAR)
         assert len(np.unique(seen.action)) == seen.action.size
 
+    @pytest.mark.slow
     def test_other_numbers_compile_nothing_anew(self, arm, hanging):
         traces = []
 
@@ -121,6 +126,7 @@ class TestEpisodes:
         unroll(other, arm.reset(KEYS[::-1]), counted, 0.7, steps=5)
         assert len(traces) == before
 
+    @pytest.mark.slow
     def test_a_policy_defined_anew_is_told(self, arm, hanging):
         def push(gain):
             unroll(arm, hanging, lambda p, obs, key: gain * obs[:1], steps=1)
@@ -130,6 +136,7 @@ class TestEpisodes:
         with pytest.warns(UserWarning, match="unroll: .*is defined anew.*parameters"):
             push(5.0)
 
+    @pytest.mark.slow
     def test_an_end_is_no_truncation(self):
         task = replace(environments.cart_pole(), limit=1)
         episode = task.reset(KEYS[:2])
@@ -146,11 +153,13 @@ class TestEpisodes:
         assert after.info["cause"][1] == Cause.CONTROL
         assert np.isfinite(after.reward).all() and np.isfinite(after.obs).all()
 
+    @pytest.mark.slow
     def test_noise_of_observations_has_its_deviation(self, arm):
         keys = jax.random.split(jax.random.key(1), 500)
         off = replace(arm, noise=0.1).reset(keys).obs - arm.reset(keys).obs
         assert abs(np.std(off) - 0.1) < 0.01 and abs(np.mean(off)) < 0.01
 
+    @pytest.mark.slow
     def test_a_policy_controls_a_rollout(self, arm, hanging):
         arm = replace(arm, limit=100)
         _, seen = unroll(arm, hanging, drawn_to, 0.5, steps=4)
@@ -172,6 +181,7 @@ class TestRandomized:
         "joint.shoulder.limits.lower": uniform(-0.1, 0.1),
     }
 
+    @pytest.mark.slow
     def test_a_batch_of_mechanisms_is_each_of_them(self, arm, hanging):
         many = randomized(arm, KEYS, self.DRAWS)
         assert many.batch == (BATCH,) and many.observation_size == arm.observation_size
@@ -229,6 +239,7 @@ class TestBadInput:
             randomized(many, KEYS, {})
 
 
+@pytest.mark.slow
 def test_gradient_through_a_soft_stop_is_that_of_finite_differences():
     task = environments.swing_up()
     start = task.system.state(q={"shoulder": jnp.asarray([-0.3, -0.35])}, qd={"shoulder": -2.0})

@@ -27,6 +27,7 @@ def vector(task):
     return VectorEnvironment(task, NUMBER)
 
 
+@pytest.mark.slow
 def test_gymnasiums_checker_is_content(task):
     with warnings.catch_warnings():
         # It would rather have bounds of observations, and calls by name.

@@ -18,6 +18,7 @@ from jaxjoints.algebra.spatial import (
     quat_normalize,
 )
 from jaxjoints.identification import Motion, Progress, Unknown, identify, pose_residuals
+from support.cases import mostly_slow
 from support.mechanisms import pendulum
 
 DT = 0.01
@@ -26,7 +27,9 @@ NOISE = (1e-3, 2e-3)
 FEW = {"starts": 16, "iterations": 20}
 
 
-@pytest.mark.parametrize("rotation", ["exponential", "linearized"])
+@pytest.mark.parametrize(
+    "rotation", ["exponential", pytest.param("linearized", marks=pytest.mark.slow)]
+)
 def test_velocities_from_poses_are_those_that_moved_the_bodies(rotation):
     rng = np.random.default_rng(0)
     velocity, omega = rng.normal(size=(2, 6, 3, 2)) * [[[[1.0]]], [[[5.0]]]]
@@ -81,7 +84,7 @@ def residuals(recorded):
     return jax.jit(left)
 
 
-@pytest.mark.parametrize("follow", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("follow", mostly_slow([0.0, 0.3, 1.0], default=("0.3",)))
 def test_the_truth_leaves_no_residuals(recorded, residuals, follow):
     _, states, motion, _ = recorded
     start = motion.start(states[1])
@@ -96,6 +99,7 @@ def test_the_truth_leaves_no_residuals(recorded, residuals, follow):
     np.testing.assert_allclose(turned, left, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_following_fully_is_predicting_one_step(recorded, residuals):
     system, states, motion, advance = recorded
     (stop,) = system.joint("pivot").laws
@@ -130,6 +134,7 @@ def test_deviations_are_those_of_linear_least_squares():
     np.testing.assert_allclose(found.residuals, left, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_of_a_product_only_the_product_is_told():
     def residual(values, follow):
         return jnp.stack([1e3 * (values["mass"] * values["gain"] - 6.0), values["other"] - 2.0])
@@ -158,6 +163,7 @@ def test_starts_that_leave_the_numbers_take_no_other_along():
     assert found.values["x"] == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_residuals_are_traced_once_and_every_iteration_is_reported():
     traces, looks = [], []
 

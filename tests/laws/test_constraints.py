@@ -13,6 +13,7 @@ from jaxjoints.algebra.spatial import quat_conjugate, quat_multiply
 from jaxjoints.assembly.layout import mechanism_of
 from jaxjoints.model.kinematics import body_twists, system_kinematics
 from support import oracle
+from support.cases import mostly_slow
 from support.refusals import refused
 
 RECORDED = 1e-10  # of numbers that RBDL computed by other formulas
@@ -150,7 +151,7 @@ def custom_cases():
     return cases | {"rolling_ball": {**ball, "com": com, "constraints": [one]}}
 
 
-@pytest.mark.parametrize("name", custom_cases())
+@pytest.mark.parametrize("name", mostly_slow(custom_cases(), default=("rolling_ball",)))
 def test_rows_are_those_that_rbdl_recorded(name):
     case = custom_cases()[name]
     program = row_program(*recorded(case))
@@ -322,6 +323,7 @@ def test_bad_constraints_are_refused_by_name():
         world.build()
 
 
+@pytest.mark.slow
 def test_a_constraint_accelerates_a_body_as_the_joint_does():
     found = []
     for custom in (True, False):

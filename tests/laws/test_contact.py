@@ -99,6 +99,7 @@ def corners(name, count=8):
     return [f"{name}/{i}" for i in range(count)]
 
 
+@pytest.mark.slow
 def test_a_ball_rolls_down_a_slope(film):
     """a = 5/7 g sin θ with grip, g (sin θ - μ cos θ) without."""
     speeds = [body(film, name, "velocity")[-1, 0, STICK] for name in ("grips", "slides")]
@@ -109,6 +110,7 @@ def test_a_ball_rolls_down_a_slope(film):
     np.testing.assert_allclose(spin, [speeds[0] / RADIUS, slow], rtol=EQUAL)
 
 
+@pytest.mark.slow
 def test_a_box_sticks_and_slips_on_either_side_of_its_friction(film):
     """tan θ = 0.5: with μ a thousandth larger it stays, a thousandth smaller it slides."""
     speed = body(film, "box", "velocity")[-1, 0]
@@ -117,6 +119,7 @@ def test_a_box_sticks_and_slips_on_either_side_of_its_friction(film):
     np.testing.assert_allclose(speed[SLIP], slow, rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "contacts"), [("box", 8), ("lies", 2)])
 def test_forces_of_all_contacts_sum_to_the_weight(film, name, contacts):
     found = force(film, *corners(name, contacts))
@@ -127,6 +130,7 @@ def test_forces_of_all_contacts_sum_to_the_weight(film, name, contacts):
     assert np.ptp(body(film, name, "position")[:, 2, LEVEL]) < EQUAL
 
 
+@pytest.mark.slow
 def test_info_gives_the_wrenches_of_all_contacts_on_a_body(film):
     """At the corners, in the axes of a box that has not turned."""
     system, _, infos = film
@@ -136,11 +140,13 @@ def test_info_gives_the_wrenches_of_all_contacts_on_a_body(film):
     np.testing.assert_allclose(wrench[:, :3], expected[:3] + np.zeros((STEPS, 1)), atol=FORCE)
 
 
+@pytest.mark.slow
 def test_a_stack_of_two_balls_carries_its_weight(film):
     found = force(film, "stack", "lower")[:, :, 0, LEVEL]
     np.testing.assert_allclose(found / (MASS * G), [[1.0, 2.0]] * STEPS, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_belt_drags_a_ball_until_that_rolls(film):
     """v = μ g t until v - r ω is the belt's speed: v = 2/7 of it then."""
     speed = body(film, "rides", "velocity")[:, 0, LEVEL]
@@ -148,6 +154,7 @@ def test_a_belt_drags_a_ball_until_that_rolls(film):
     np.testing.assert_allclose(speed, expected, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_balls_bounce_to_heights_that_their_restitution_says(film):
     """Off by the way of one step at most."""
     for name, e in (("bounces", 0.8), ("keeps bouncing", 1.0)):
@@ -158,6 +165,7 @@ def test_balls_bounce_to_heights_that_their_restitution_says(film):
         assert abs(after.max() - e**2 * DROP) < G * fall * DT
 
 
+@pytest.mark.slow
 def test_capsules_collide_without_a_change_of_momentum_and_lose_energy(film):
     system, states, _ = film
     at = [system.body(name) for name in ("flies", "meets")]
@@ -228,6 +236,7 @@ def slopes():
     return jax.jit(jax.jacrev(thrown)), jax.jit(jax.vmap(thrown))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("friction", [0.01, 0.9], ids=["slides", "grips"])
 def test_derivatives_through_an_impact_are_finite_differences(slopes, friction):
     """Of where the ball flies after it bounced, in the same step for all differences."""

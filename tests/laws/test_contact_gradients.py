@@ -114,12 +114,14 @@ def slopes():
 pytestmark = pytest.mark.filterwarnings("ignore:.*starts at .* outside its:UserWarning")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_of_a_contact_are_those_of_finite_differences(name):
     expected, found = (x[:, list(CASES).index(name)] for x in slopes())
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_every_number_of_the_laws_counts_in_a_case():
     system, _ = built()
     counts = set()

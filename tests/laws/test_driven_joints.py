@@ -102,6 +102,7 @@ def test_all_that_are_meant_are_driven():
     assert {type(joint.coupling) for joint in DRIVEN.values()} == set(CHOSEN)
 
 
+@pytest.mark.slow
 @names
 def test_a_loop_joint_moves_as_a_tree_joint_does(everything, motions, name):
     system, _ = everything
@@ -111,6 +112,7 @@ def test_a_loop_joint_moves_as_a_tree_joint_does(everything, motions, name):
         np.testing.assert_allclose(loop, tree, rtol=EXACT, atol=EXACT)
 
 
+@pytest.mark.slow
 @names
 def test_a_motor_pushes_a_joint_into_its_stop(everything, motions, name):
     """Work of the motor turns into motion; then the stop holds against it."""

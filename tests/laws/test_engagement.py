@@ -143,6 +143,7 @@ WEIGHTLESS = ("slider_two_free_bodies",)
 TESTED = HANGING + WEIGHTLESS
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*starts at")
 @pytest.mark.parametrize("name", TESTED)
 def test_scenes_of_artisynth_one_step_ahead(name):
@@ -162,6 +163,7 @@ def chattering():
         yield module
 
 
+@pytest.mark.slow
 def test_tolerance_ends_chattering(chattering):
     """Projected onto its stop, a pressed block lets go of it at every other rounding."""
     found = chattering.pressed()
@@ -173,6 +175,7 @@ def test_tolerance_ends_chattering(chattering):
     assert found["default"].position[-1] == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_oscillation_between_two_limits(chattering):
     found = chattering.between()
     switches = {name: one.switches for name, one in found.items()}
@@ -201,6 +204,7 @@ def end(system, state, scale):
     return new.position[0, 0], new.velocity[0, 0], new.engagement
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*starts at")
 def test_derivatives_are_those_of_what_is_engaged():
     """Pressed softly past its stop, then free of it; what is carried has no derivative."""

@@ -24,6 +24,7 @@ from jaxjoints import (
 from jaxjoints.algebra.rotation import cross, norm
 from jaxjoints.laws.fields import BodyDamping, BodyMotion, Drag, Field, PointForce
 from support import mechanisms
+from support.cases import mostly_slow
 from support.differences import check_slopes
 
 EXACT = 1e-13  # float64, some hundred roundings of numbers of order one
@@ -131,6 +132,7 @@ def test_linear_drag_slows_by_the_implicit_step():
         np.testing.assert_allclose((new.velocity, new.omega), slow, rtol=0, atol=10 * EXACT)
 
 
+@pytest.mark.slow
 def test_quadratic_drag_follows_its_closed_form():
     """v = v₀ / (1 + c v₀ t / m): 1/v grows by c h / m in a step, in the closed form as here."""
     c, v0, v = 0.8, 3.0, np.zeros((3, 1))
@@ -161,6 +163,7 @@ def dragged():
     return system, replicate(state, len(STRENGTHS)), air
 
 
+@pytest.mark.slow
 def test_drag_takes_energy_from_jointed_bodies_however_strong():
     system, state, air = dragged()
     system = system.with_field("air", air)
@@ -236,6 +239,7 @@ def test_a_central_field_keeps_the_angular_momentum_and_a_circle():
 # Batches and derivatives
 
 
+@pytest.mark.slow
 def test_fields_of_a_batch_equal_those_of_its_environments():
     system, state, air = dragged()
     batched = one_step(system.with_field("air", air), state, None)[0]
@@ -255,7 +259,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", mostly_slow(FIELDS, default=("drag",)))
 def test_derivatives_by_parameters_and_by_the_motion(name):
     system, state = with_field(FIELDS[name], pose=((1.0, 0.5, 0.2), HALF))
     motion = BodyMotion(
@@ -277,6 +281,7 @@ def test_derivatives_by_parameters_and_by_the_motion(name):
     check_grads(found, at, order=1, modes=("fwd", "rev"), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_derivatives_of_a_step_by_strengths_and_velocities():
     world = free_world(pose=(1.0, 0.5, 0.2))
     world.field("drag", FIELDS["drag"])

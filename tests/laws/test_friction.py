@@ -23,7 +23,6 @@ from support.differences import slopes
 DT = 1e-3
 GRAVITY = 9.81
 FEET = ((0.2, 0.15, -0.1), (0.2, -0.15, -0.1), (-0.2, 0.0, -0.1))
-PASSES = pytest.mark.parametrize("passes", ["coupled", "two passes"])
 
 
 def stool(friction=0.4, slope=0.0):
@@ -62,7 +61,7 @@ def simulated(system, state, steps, scheme):
 after = jax.jit(simulated, static_argnums=2)
 
 
-@PASSES
+@pytest.mark.parametrize("passes", ["coupled", pytest.param("two passes", marks=pytest.mark.slow)])
 def test_friction_follows_the_weight(passes):
     """On a slope of tan 0.5 with μ = 0.4: a = g (sin - μ cos); with μ = 0.6 it stays."""
     slope = np.arctan(0.5)
@@ -107,7 +106,8 @@ def sliding(stool, passes, smoothing, μ, speed, height):
     return jnp.concatenate([final.position[:, 0], final.omega[:, 0]]), info
 
 
-@PASSES
+@pytest.mark.slow
+@pytest.mark.parametrize("passes", ["coupled", "two passes"])
 def test_gradient_of_sliding_matches_finite_differences(passes):
     """With a smoothing, traced and differentiated too; the sharp solve is its limit."""
     outcome = partial(sliding, stool(), passes)
@@ -127,6 +127,7 @@ def test_gradient_of_sliding_matches_finite_differences(passes):
             np.testing.assert_allclose(found[:, :-1], expected[:, :-1], rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_both_ways_agree_where_friction_does_not_change_the_normal_forces():
     slope = np.arctan(0.5)
     ends = [after(*stool(0.4, slope), 50, scheme_of(p))[0] for p in ("coupled", "two passes")]

@@ -174,6 +174,7 @@ def slopes():
 pytestmark = pytest.mark.filterwarnings("ignore:.*starts at .* outside its:UserWarning")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_of_a_law_are_those_of_finite_differences(name):
     expected, found = (x[:, CASES.index(name)] for x in slopes())

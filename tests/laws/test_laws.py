@@ -72,6 +72,7 @@ def apex_errors(dt):
     return np.abs(errors)
 
 
+@pytest.mark.slow
 def test_apexes_of_a_bouncing_ball():
     fine, coarse = apex_errors(1e-3), apex_errors(5e-3)
     assert fine.max() < 0.01 and coarse.max() < 0.03
@@ -153,6 +154,7 @@ def test_targets_come_from_arrays_and_from_controllers():
         np.testing.assert_allclose(final.position[0, 0], q, rtol=0, atol=EXACT)
 
 
+@pytest.mark.slow
 def test_a_spring_follows_its_analytic_oscillation_to_first_order():
     stiffness, damping, rest, start, time = 50.0, 1.0, 0.2, 0.5, 0.8
     system, state = on_rail([SpringDamper(stiffness, damping, rest)], q=start)
@@ -176,6 +178,7 @@ def test_an_armature_is_inertia_and_an_effort_a_force():
     np.testing.assert_allclose(info.qd[:, 0], wanted, rtol=0, atol=EXACT)
 
 
+@pytest.mark.slow
 def test_a_motor_with_friction_and_armature_runs_into_a_stop():
     """It speeds up by what effort, friction and rotor leave, keeps its speed, bounces, stands."""
     effort, friction, rotor, speed = 5.0, 2.0, 3.0, 0.3
@@ -249,6 +252,7 @@ def test_limit_force_and_actuator_of_artisynth():
     np.testing.assert_allclose(gain, given, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_swing_cone_holds_two_angles_and_is_felt_nowhere_else():
     major, minor, steps = 0.6, 0.3, 400
     gimbal = Gimbal("XYZ")

@@ -14,6 +14,7 @@ import pytest
 
 import jaxjoints as jj
 from support import oracle
+from support.cases import mostly_slow
 
 CASES = oracle.load("ode_contact")
 # Rounding of a step whose bodies are hit at a few m/s, and what 60 steps without chaos make of it.
@@ -244,10 +245,9 @@ def force_difference(bench, state, info, at):
 
 BENCHES = [Bench("fixed_point"), Bench("sphere_plane"), Bench("two_spheres")]
 BENCHES += [Bench("box_plane", contacts=4, shapes=True)]
-every_bench = pytest.mark.parametrize("bench", BENCHES, ids=str)
 
 
-@every_bench
+@pytest.mark.parametrize("bench", mostly_slow(BENCHES, default=("sphere_plane",)))
 def test_one_step_from_each_recorded_state_is_odes(bench):
     for at in range(bench.steps):
         state = bench.state(at)
@@ -256,7 +256,8 @@ def test_one_step_from_each_recorded_state_is_odes(bench):
         assert np.all(info.ok) and np.max(found) < EQUAL, (at, bench.worst(*found))
 
 
-@every_bench
+@pytest.mark.slow
+@pytest.mark.parametrize("bench", BENCHES, ids=str)
 def test_running_free_stays_on_the_recording(bench):
     state = bench.state(0)
     for at in range(1, bench.steps + 1):

@@ -125,6 +125,7 @@ def slopes(request):
     return differences, *map(np.asarray, derivatives(jnp.asarray(at))), weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_both_modes_agree_and_are_finite_differences(slopes, name):
     box = list(CASES).index(name)
@@ -157,6 +158,7 @@ ten_seconds = jax.jit(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slope", [0.0, np.arctan(0.5)], ids=["level", "slope"])
 def test_boxes_at_rest_stay_for_ten_seconds(slope):
     system, state = standing(slope)

@@ -19,6 +19,7 @@ from jaxjoints import (
 )
 from jaxjoints.laws.transmissions import Mimic
 from support import oracle
+from support.cases import mostly_slow
 from support.mechanisms import X, Z
 from support.motion import at_time
 
@@ -39,7 +40,7 @@ DAMPINGS = np.array([3.0, 2.0, 1.0, 0.5, 0.6, 0.7])
 
 
 @pytest.mark.filterwarnings("ignore:.*miss each other")
-@pytest.mark.parametrize("row", range(6))
+@pytest.mark.parametrize("row", mostly_slow(range(6), default=("0", "5")))
 def test_each_row_of_a_bushing_is_an_implicit_spring_and_damper(row):
     error, dt = 0.2, 2e-3
     inertia, k, d = np.repeat((MASS, *INERTIA), (3, 1, 1, 1))[row], STIFFNESS[row], DAMPINGS[row]
@@ -57,6 +58,7 @@ def test_each_row_of_a_bushing_is_an_implicit_spring_and_damper(row):
     assert abs(qd) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*miss each other")
 def test_a_spring_is_the_same_at_any_time_step_and_erp_with_cfm_is_not():
     """How far a weight sags where it hangs still."""
@@ -116,7 +118,9 @@ class Level(Constraint):
         return poses.p[2, :1] - poses.p[2, 1:]
 
 
-@pytest.mark.parametrize("held", ["transmission", "constraint"])
+@pytest.mark.parametrize(
+    "held", ["transmission", pytest.param("constraint", marks=pytest.mark.slow)]
+)
 def test_errors_of_what_holds_several_bodies_decay_alike(held):
     T, dt, error = 0.05, 1e-3, 0.1
     world = SystemBuilder(gravity=(0.0, 0.0, 0.0))

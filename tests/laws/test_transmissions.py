@@ -68,6 +68,7 @@ def speeds_after(world, efforts):
 # Dynamics
 
 
+@pytest.mark.slow
 def test_a_gear_pair_reflects_inertia_by_the_square_of_its_ratio():
     world, ratio = shafts(), -2.5
     world.transmission("gears", Mimic(ratio), joints=["shaft0", "shaft1"])
@@ -78,6 +79,7 @@ def test_a_gear_pair_reflects_inertia_by_the_square_of_its_ratio():
     np.testing.assert_allclose(info.transmission_force, [torque], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_rack_moves_with_its_pinion():
     world, radius = shafts(), 0.05
     world.transmission("rack", RackAndPinion(radius), joints=["shaft0", "rail"])
@@ -86,6 +88,7 @@ def test_a_rack_moves_with_its_pinion():
     np.testing.assert_allclose(qd[[0, 3]], np.array([1, radius]) * rate * DT, atol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_a_differential_shares_the_torque_of_its_ring_equally():
     world, ratio = shafts(), 3.0
     world.transmission("differential", Differential(ratio), joints=["shaft0", "shaft1", "shaft2"])
@@ -120,6 +123,7 @@ def arm(ratio=0.5, q=0.4):
     return world
 
 
+@pytest.mark.slow
 def test_links_of_a_chain_swing_as_their_lagrangian_says():
     """One generalized coordinate: M(q) q̈ = -V'(q) from rest, by the kinematics of the chain."""
     ratio, at = 0.5, 0.4
@@ -141,6 +145,7 @@ def test_links_of_a_chain_swing_as_their_lagrangian_says():
     np.testing.assert_allclose(info.qd / dt, np.array([1, ratio]) * pull / inertia, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_coupled_arm_keeps_its_value_and_its_energy():
     system, state = arm().build()
     scheme = SemiImplicitEuler(projections=1)
@@ -155,6 +160,7 @@ def test_a_coupled_arm_keeps_its_value_and_its_energy():
     assert drifts[1] < 0.6 * drifts[0] < 0.01
 
 
+@pytest.mark.slow
 def test_projection_moves_joints_onto_a_transmission():
     world = arm()
     system, _ = world.build()
@@ -167,6 +173,7 @@ def test_projection_moves_joints_onto_a_transmission():
     assert info.error < 1e-10
 
 
+@pytest.mark.slow
 def test_a_loop_joint_can_be_coupled():
     """The hinge that closes a four-bar drives a shaft outside of the loop."""
     ratio = 2.0
@@ -190,6 +197,7 @@ def test_a_loop_joint_can_be_coupled():
 # Laws on values
 
 
+@pytest.mark.slow
 def test_a_tendon_is_a_rope_over_two_joints():
     """Limits on Σ w q: slack until its length is used up, then the joints share the pull."""
     world, weights = shafts(), np.array([0.1, 0.2])
@@ -264,6 +272,7 @@ def test_a_transmission_of_ones_own_holds_its_values():
     np.testing.assert_allclose([c, b], [0.7 * np.sin(a) * b, a**2], atol=5e-5)
 
 
+@pytest.mark.slow
 def test_gradients_reach_a_followers_function():
     world = shafts()
     curve = Polynomial([0.1, 0.5, 0.3])
@@ -289,6 +298,7 @@ def test_gradients_reach_a_followers_function():
 # Structure
 
 
+@pytest.mark.slow
 def test_like_transmissions_make_one_group_and_keep_their_own_numbers():
     world = shafts()
     world.transmission("a", Mimic(2.0), joints=["shaft0", "shaft1"])

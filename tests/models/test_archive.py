@@ -26,6 +26,7 @@ def assert_same(one, other):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 def test_a_system_and_its_motion_come_back_as_they_were(tmp_path):
     laws = [jj.Limits(-1.0, 1.0, engagement=jj.Engagement()), jj.DryFriction(0.1)]
     system, state = chain(3, laws=laws, softness=jj.Compliance(1e-6))

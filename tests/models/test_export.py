@@ -22,6 +22,7 @@ def reloaded(system, **options):
         return load_urdf(to_urdf(system), **options).build()
 
 
+@pytest.mark.slow
 def test_a_robot_that_is_exported_accelerates_as_pinocchio_says():
     recorded = json.loads((DATA / "urdf_robot.json").read_text(encoding="utf-8"))
     system, _ = load_urdf(recorded["urdf"]).build()

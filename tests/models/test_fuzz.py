@@ -118,14 +118,14 @@ def survive(load, text, seed, count, opened, root):
     return refused
 
 
-@pytest.mark.parametrize("count", [SOME, MANY])
+@pytest.mark.parametrize("count", [SOME, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_mutated_urdf_loads_or_is_refused(count, opened, tmp_path):
     pytest.importorskip("trimesh")
     refused = survive(load_urdf, ROBOT, "urdf", count, opened, tmp_path)
     assert 0.2 * count < refused < count
 
 
-@pytest.mark.parametrize("count", [SOME, MANY])
+@pytest.mark.parametrize("count", [SOME, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_mutated_mjcf_loads_or_is_refused(count, opened, tmp_path):
     pytest.importorskip("mujoco")
     refused = survive(load_mjcf, MODEL, "mjcf", count, opened, tmp_path)

@@ -14,6 +14,7 @@ import jaxjoints as jj  # noqa: E402
 from jaxjoints.models import LoadError, LoadWarning, load_mjcf  # noqa: E402
 from jaxjoints.models.geometry import Box, Capsule, Cylinder, Mesh, Plane, Sphere  # noqa: E402
 from support.accelerations import rates  # noqa: E402
+from support.cases import mostly_slow  # noqa: E402
 from support.mujoco_states import accelerations_of, name_of, state_of  # noqa: E402
 
 EXACT = 1e-12  # positions, after some products of rotations
@@ -104,6 +105,7 @@ def assert_same_motion(text, read):
         np.testing.assert_allclose(rate[3:, i], omega, atol=SOLVED * largest)
 
 
+@pytest.mark.slow
 def test_a_model_of_everything_moves_as_in_mujoco():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -118,7 +120,7 @@ ASSETS += ("humanoid.xml", "reacher.xml", "pusher_v5.xml", "inverted_pendulum.xm
 ASSETS += ("inverted_double_pendulum.xml",)
 
 
-@pytest.mark.parametrize("name", ASSETS)
+@pytest.mark.parametrize("name", mostly_slow(ASSETS, default=("inverted_pendulum.xml",)))
 def test_gymnasiums_models_accelerate_as_in_mujoco(name):
     gymnasium = pytest.importorskip("gymnasium")
     path = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets" / name
@@ -139,8 +141,9 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize(("axes", "kind"), ROWS.values(), ids=list(ROWS))
-def test_hinges_that_meet_in_a_point_are_the_joint_of_their_axes(axes, kind):
+@pytest.mark.parametrize("name", mostly_slow(ROWS, default=("skew pair", "left-handed")))
+def test_hinges_that_meet_in_a_point_are_the_joint_of_their_axes(name):
+    axes, kind = ROWS[name]
     hinges = "".join(f'<joint pos="0.1 0 0.2" axis="{axis}" damping="0.3"/>' for axis in axes)
     text = f"""<mujoco><worldbody><body pos="0 0 1" euler="20 30 40"><inertial mass="2"
       pos="0.2 0.1 -0.3" diaginertia="0.02 0.03 0.04"/>{hinges}</body></worldbody></mujoco>"""
@@ -149,7 +152,10 @@ def test_hinges_that_meet_in_a_point_are_the_joint_of_their_axes(axes, kind):
     assert_same_motion(text, read)
 
 
-@pytest.mark.parametrize(("second", "order"), [("0 2 0", (0, 1, 2)), ("0 -1 0", (1, 0, 2))])
+@pytest.mark.parametrize(
+    ("second", "order"),
+    [pytest.param("0 2 0", (0, 1, 2), marks=pytest.mark.slow), ("0 -1 0", (1, 0, 2))],
+)
 def test_slides_and_a_hinge_in_a_plane_are_a_planar_joint(second, order):
     text = f"""<mujoco><worldbody><body pos="0 0 1" euler="20 30 40"><inertial mass="2"
       pos="0.2 0.1 -0.3" diaginertia="0.02 0.03 0.04"/>
@@ -186,8 +192,9 @@ SURFACES = {
 }
 
 
-@pytest.mark.parametrize(("cone", "surface", "margin"), SURFACES.values(), ids=list(SURFACES))
-def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco(cone, surface, margin):
+@pytest.mark.parametrize("name", mostly_slow(SURFACES, default=("flat pyramid in a margin",)))
+def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco(name):
+    cone, surface, margin = SURFACES[name]
     surface += ' solimp="0.9 0.9 0.001"'
     text = f"""<mujoco><option cone="{cone}"/><worldbody>
       <geom name="floor" type="plane" size="1 1 1" {surface}/>
@@ -207,6 +214,7 @@ def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco(cone, surface, margin):
     assert found == pytest.approx(depth, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_round_geoms_touch_each_other_on_request():
     text = """<mujoco><default><geom solimp="0.9 0.9 0.001" friction="0.6"/></default><worldbody>
       <geom name="post" type="capsule" size="0.1 0.5" euler="90 0 0"/>
@@ -254,6 +262,7 @@ EQUALITIES = """<mujoco><worldbody>
 </equality></mujoco>"""
 
 
+@pytest.mark.slow
 def test_equalities_close_loops_and_couple_coordinates():
     with pytest.warns(LoadWarning, match="contact of"):
         read = load_mjcf(EQUALITIES)

@@ -14,6 +14,7 @@ from jaxjoints.dynamics.site import site
 pin = pytest.importorskip("pinocchio")
 mujoco = pytest.importorskip("mujoco")
 
+from support.cases import mostly_slow  # noqa: E402
 from support.robots import in_mujoco, plain, robot  # noqa: E402
 
 EXACT = 1e-11  # matrices and forces, relative to the largest
@@ -60,7 +61,7 @@ def text_of(name):
     return plain((FOLDER / ROBOTS[name][0]).read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module", params=ROBOTS)
+@pytest.fixture(scope="module", params=mostly_slow(ROBOTS, default=("go2",)))
 def found(request):
     """A robot, a link of it, and what we say of it, in Pinocchio's order."""
     name, (_, floating, link) = request.param, ROBOTS[request.param]
@@ -143,7 +144,7 @@ def test_a_robot_has_the_dynamics_that_mujoco_computes(found):
     close(qdd[order][joints], d.qacc[joints], SOLVED)
 
 
-@pytest.mark.parametrize("name", MIMICS)
+@pytest.mark.parametrize("name", mostly_slow(MIMICS, default=("panda",)))
 def test_joints_that_mimic_others_accelerate_as_the_independent_ones_do(name):
     """q = A u + b of the independent u: (Aᵀ M A) ü = Aᵀ (τ - h), Pinocchio's M and h of all."""
     r = robot(text_of(name), ROBOTS[name][1], mimics=True)

@@ -6,6 +6,7 @@ import pytest
 
 pinocchio = pytest.importorskip("pinocchio")
 
+from support.cases import mostly_slow  # noqa: E402
 from support.robots import compare, loaded, plain  # noqa: E402
 
 EXACT = 1e-12  # poses
@@ -20,7 +21,12 @@ BROKEN = ("ur3.urdf", "alex_psyonic_hands.urdf")
 
 
 @pytest.mark.parametrize(
-    "path", [f for f in FILES if f.name not in BROKEN], ids=lambda f: f"{f.parts[-3]}-{f.stem}"
+    "path",
+    mostly_slow(
+        [f for f in FILES if f.name not in BROKEN],
+        default=("asr_twodof_description-TwoDofs",),
+        name=lambda f: f"{f.parts[-3]}-{f.stem}",
+    ),
 )
 def test_a_robot_stands_and_accelerates_as_in_pinocchio(path):
     floating = not loaded(path, visuals=False).coordinates

@@ -60,6 +60,7 @@ def test_links_stand_where_pinocchio_puts_them(robot_of_each_type, recorded):
             np.testing.assert_allclose(p, position, atol=EXACT, err_msg=name)
 
 
+@pytest.mark.slow
 def test_accelerations_are_those_of_pinocchio(robot_of_each_type, recorded):
     _, system, _ = robot_of_each_type
     for case in recorded["cases"]:
@@ -136,6 +137,7 @@ def test_joints_with_no_mass_between_them_are_one_joint_of_the_builder():
     np.testing.assert_allclose(p, [0.0, -0.3 * np.sin(0.4), 0.3 * np.cos(0.4)], atol=EXACT)
 
 
+@pytest.mark.slow
 def test_a_mimic_starts_and_stays_where_it_mimics():
     text = robot(
         link("base", None),

@@ -72,6 +72,7 @@ def rows(joint, T, q):
     return joint.rows(T, q, jnp.zeros(()))
 
 
+@pytest.mark.slow
 def test_the_slotted_hinge_is_the_one_written_by_hand(names):
     q, by_hand = jnp.array([0.3, 2.0]), jj.SlottedHinge()
     T = by_hand.pose(q)
@@ -82,6 +83,7 @@ def test_the_slotted_hinge_is_the_one_written_by_hand(names):
     np.testing.assert_allclose(derived.q, q, rtol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_the_point_on_the_ellipsoid_is_held_along_its_normal(names):
     radii = jnp.array([1.0, 1.5, 2.0])
     p = radii * jnp.array([2.0, -1.0, 2.0]) / 3

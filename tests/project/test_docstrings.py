@@ -18,7 +18,17 @@ def examples(name):
     return [case for case in FINDER.find(module) if case.examples]
 
 
-CASES = [pytest.param(case, id=case.name) for name in MODULES for case in examples(name)]
+# Their programs take more than ten seconds to compile.
+SLOW = (
+    "jaxjoints.dynamics.linear.linear_model",
+    "jaxjoints.dynamics.inverse.inverse_dynamics",
+    "jaxjoints.tools.closure.inverse_kinematics",
+)
+CASES = [
+    pytest.param(case, id=case.name, marks=pytest.mark.slow if case.name in SLOW else ())
+    for name in MODULES
+    for case in examples(name)
+]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -50,6 +50,7 @@ def run(tmp_path_factory):
     return tables, blocks[0], blocks[-1], done.stderr, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", SEARCHED)
 def test_what_the_poses_tell_is_found_to_a_percent(run, title):
     rows = {name: tuple(map(float, numbers)) for name, *numbers in ROW.findall(run[0][title])}
@@ -60,12 +61,14 @@ def test_what_the_poses_tell_is_found_to_a_percent(run, title):
         assert 0 < deviation < 1.0, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", SEARCHED)
 def test_what_the_poses_do_not_tell_is_said(run, title):
     lines = [line for line in run[0][title].splitlines() if "do not determine it" in line]
     assert [line.split()[0] for line in lines] == (["mass"] if title in NOT_TOLD else [])
 
 
+@pytest.mark.slow
 def test_speed_and_noise_are_shown(run):
     _, first, last, errors, _ = run
     assert "0.1 mm and 0.1 mrad" in first
@@ -75,6 +78,7 @@ def test_speed_and_noise_are_shown(run):
     assert errors == ""
 
 
+@pytest.mark.slow
 def test_the_figure_has_motions_and_losses(run):
     pixels = imread(run[4])[..., :3]
     height, width, _ = pixels.shape

@@ -55,6 +55,7 @@ def test_the_page_is_up_to_date_and_its_pictures_are_there(gallery):
     assert max(files.values()) < LARGEST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [jaxjoints.SlottedHinge, jaxjoints.Gimbal])
 def test_arrows_are_the_columns_of_the_motion_subspace(studies, exhibits, kind):
     here, drawn, _ = studies.study(exhibits[kind])
@@ -64,6 +65,7 @@ def test_arrows_are_the_columns_of_the_motion_subspace(studies, exhibits, kind):
     np.testing.assert_allclose(drawn, S, atol=DIFFERENCED)
 
 
+@pytest.mark.slow
 def test_a_family_is_drawn(gallery, tmp_path):
     slider = {jaxjoints.Slider: gallery.FAMILIES["sliding"][1][jaxjoints.Slider]}
     gallery.draw_family(tmp_path / "slider.png", slider)

@@ -20,6 +20,7 @@ def names():
     return names
 
 
+@pytest.mark.slow
 def test_the_screw_stays_on_its_thread(names):
     pose = names["final"].position[:, 0], names["final"].q[0]
     assert names["trajectory"].position.shape == (10, 3, 1, 4096)
@@ -28,6 +29,7 @@ def test_the_screw_stays_on_its_thread(names):
     np.testing.assert_allclose(height, 1.0 + 0.02 * angle, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_the_screw_is_that_of_finite_differences(names):
     system, angle = names["system"], names["angle"]
     found = jax.grad(angle)(system).joint("thread").coupling.pitch

@@ -30,6 +30,7 @@ from jaxjoints import (
     step,
 )
 from support import mechanisms
+from support.cases import mostly_slow
 from support.couplings_catalog import MovingPlane
 from support.mechanisms import GROUND, G, X, Y, Z, single
 from support.motion import after, at_time, placed_on_rail
@@ -53,6 +54,7 @@ def assert_first_order(errors):
 # Loops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cast, largest", [(lambda x: x, 1e-9), (single, 2e-6 * GROUND)], ids=["float64", "float32"]
 )
@@ -74,6 +76,7 @@ def test_projected_four_bar_stays_closed_for_ten_seconds(cast, largest):
     assert crank[-1] - crank[0] > 2 * np.pi
 
 
+@pytest.mark.slow
 def test_redundant_hinges_act_as_one():
     def hung(hinges):
         world = SystemBuilder()
@@ -92,6 +95,7 @@ def test_redundant_hinges_act_as_one():
 # Conservation
 
 
+@pytest.mark.slow
 def test_free_chain_conserves_momentum():
     system, state = mechanisms.floating_chain()
     final, _ = after(system, state, DT, 500, None, SemiImplicitEuler())
@@ -100,6 +104,7 @@ def test_free_chain_conserves_momentum():
     assert np.abs(change).max() <= CONSERVED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gyroscopic", ["implicit", "explicit"])
 def test_gyroscopic_terms_of_ode_conserve_angular_momentum_to_first_order(gyroscopic):
     system, state = mechanisms.floating_chain()
@@ -120,7 +125,7 @@ MOVING = {
 }
 
 
-@pytest.mark.parametrize("name", MOVING)
+@pytest.mark.parametrize("name", mostly_slow(MOVING, default=("four-bar",)))
 def test_constraint_forces_do_no_work(name):
     system, state = MOVING[name]()
     pushes = np.random.default_rng(0).normal(size=(6, len(system.topology.bodies)))
@@ -164,6 +169,7 @@ def rotation_matrix(q):
     )
 
 
+@pytest.mark.slow
 def test_pendulum_energy_drifts_to_first_order():
     system, state = mechanisms.pendulum(q=1.0)
     start = sum(energy(system, state))
@@ -203,6 +209,7 @@ def test_pendulum_swings_with_its_period():
     np.testing.assert_allclose(measured, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_double_pendulum_converges_to_minimal_coordinates():
     length = 0.5
     system, state = mechanisms.chain(2, coupling=Hinge(Y), q=0.6, length=length)
@@ -252,6 +259,7 @@ def double_pendulum(system, start, length, time, steps=4000):
     return np.array([x[0], x[1] - x[0]])
 
 
+@pytest.mark.slow
 def test_bead_on_sphere_circles_as_conical_pendulum():
     angle, radius = 0.5, 1.2
     speed = np.sqrt(G / (radius * np.cos(angle))) * radius * np.sin(angle)
@@ -265,6 +273,7 @@ def test_bead_on_sphere_circles_as_conical_pendulum():
     assert misses[-1] < 0.02
 
 
+@pytest.mark.slow
 def test_screw_turns_fall_into_rotation():
     pitch, mass, inertia = 0.2, 1.5, 0.04
     world = SystemBuilder()
@@ -343,6 +352,7 @@ def test_dry_friction_sticks_below_its_bound_and_slides_above():
     assert info.ok.all()
 
 
+@pytest.mark.slow
 def test_dry_friction_decelerates_to_rest_and_stays():
     mass, friction, speed = 2.0, 3.0, 0.03
     system, state = mechanisms.slider(mass=mass, laws=DryFriction(friction))
@@ -364,6 +374,7 @@ def stopped(anticipate):
     return q, np.asarray(info.qd[:, 0])
 
 
+@pytest.mark.slow
 def test_anticipating_stop_is_reached_and_never_passed():
     q, qd = stopped(True)
     assert np.abs(q).max() <= 0.1 + 1e-9
@@ -371,6 +382,7 @@ def test_anticipating_stop_is_reached_and_never_passed():
     np.testing.assert_allclose(qd[-1], 0.0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_stop_that_does_not_anticipate_is_passed_by_one_step():
     q, qd = stopped(False)
     passed = np.abs(q).max(axis=0) - 0.1
@@ -387,6 +399,7 @@ def test_one_sided_stop_holds_one_side_and_frees_the_other(side, sign):
     assert (sign * np.asarray(info.law_force) <= 1e-9).all()
 
 
+@pytest.mark.slow
 def test_hard_stop_corrects_a_violation_no_faster_than_allowed():
     found = {}
     for most in (10.0, None):
@@ -439,6 +452,7 @@ def test_locked_pendulum_does_not_fall():
     np.testing.assert_allclose(info.law_force[:, 0], G * np.sin(0.7), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("soft", [False, True], ids=["hard stops", "soft stops"])
 def test_laws_on_one_coordinate_add_up(soft):
     rng = np.random.default_rng(3)
@@ -515,6 +529,7 @@ def test_smoothing_pushes_before_the_stop_is_touched():
 # Mechanisms in any graph
 
 
+@pytest.mark.slow
 def test_disconnected_mechanisms_do_not_feel_each_other():
     def hang(world, name, length, q):
         world.body(name, mass=1.0 + length, inertia=(0.02, 0.03, 0.01))
@@ -559,6 +574,7 @@ def test_prescribed_base_carries_what_it_bears():
     assert info.ok.all()
 
 
+@pytest.mark.slow
 def test_prescribed_base_is_not_moved_by_forces():
     system, state = mechanisms.moving_base(laws=Damping(3.0))
     final, _ = after(system, state, DT, 50)
@@ -566,6 +582,7 @@ def test_prescribed_base_is_not_moved_by_forces():
     np.testing.assert_array_equal(final.velocity[:, 0], 0.0)
 
 
+@pytest.mark.slow
 def test_surface_that_moves_with_time_takes_its_body_along():
     speed, mass = 0.7, 2.0
     world = SystemBuilder()
@@ -650,7 +667,6 @@ def unlike_throughout():
 
 
 GIVEN = {"some leaves": environments, "all leaves": unlike_throughout}
-all_given = pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
 
 
 def batch_axes(system, state, control):
@@ -688,7 +704,13 @@ def environment(i, given=environments):
     return given, simulated(*given)
 
 
-@all_given
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(environments, id="some leaves", marks=pytest.mark.slow),
+        pytest.param(unlike_throughout, id="all leaves", marks=pytest.mark.sweep),
+    ],
+)
 def test_trailing_batch_equals_loop(given):
     for i in range(COUNT):
         _, alone = environment(i, given)
@@ -698,7 +720,13 @@ def test_trailing_batch_equals_loop(given):
     assert np.abs(info.law_force[:, :2]).max() > 1.0
 
 
-@all_given
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(environments, id="some leaves", marks=pytest.mark.sweep),
+        pytest.param(unlike_throughout, id="all leaves", marks=pytest.mark.slow),
+    ],
+)
 def test_vmap_equals_trailing_batch(given):
     expected, given = trailing(given), given()
     leaves, structure = jax.tree.flatten(given)
@@ -710,6 +738,7 @@ def test_vmap_equals_trailing_batch(given):
     assert_same(jax.jit(mapped)(*leaves), expected)
 
 
+@pytest.mark.slow
 def test_every_leaf_of_the_system_carries_a_batch_of_unlike_numbers():
     system, _, _ = unlike_throughout()
     for path, leaf in jax.tree_util.tree_leaves_with_path(system):
@@ -718,6 +747,7 @@ def test_every_leaf_of_the_system_carries_a_batch_of_unlike_numbers():
     assert set(batch_axes(*unlike_throughout())[: len(jax.tree.leaves(system))]) == {-1}
 
 
+@pytest.mark.sweep
 def test_batch_axes_nest():
     given = environments()
     leaves, structure = jax.tree.flatten(given)

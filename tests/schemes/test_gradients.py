@@ -183,6 +183,7 @@ def derivatives(name):
     ]
 
 
+@pytest.mark.slow
 @all_mechanisms
 def test_stops_are_left_and_hit_on_the_way(name):
     _, history = differences(name)
@@ -193,6 +194,7 @@ def test_stops_are_left_and_hit_on_the_way(name):
         assert set(np.unique(history[:, 1])) == {-1, 0, 1}
 
 
+@pytest.mark.slow
 @all_mechanisms
 @pytest.mark.parametrize("steps, tolerance", [(0, ONE_STEP), (1, MANY_STEPS)], ids=["1", "100"])
 def test_gradient_matches_finite_difference(name, steps, tolerance):
@@ -207,6 +209,7 @@ def test_gradient_matches_finite_difference(name, steps, tolerance):
     ]
 
 
+@pytest.mark.slow
 @all_mechanisms
 def test_reverse_equals_forward(name):
     forward, backward = derivatives(name)
@@ -215,6 +218,7 @@ def test_reverse_equals_forward(name):
     np.testing.assert_allclose(backward, forward, rtol=REVERSED, atol=REVERSED * largest)
 
 
+@pytest.mark.sweep
 def test_gradient_of_a_rollout_is_that_of_its_steps():
     """Though the steps are computed again in reverse."""
     name = "spring_chain"
@@ -242,6 +246,7 @@ def test_gradient_of_a_rollout_is_that_of_its_steps():
     assert np.all(np.abs(actual - shares.sum(0)) <= EXACT * np.abs(shares).sum(0))
 
 
+@pytest.mark.slow
 def test_a_gradient_iterates_no_more_than_its_rollout():
     """On the way back the impulses of a step are known."""
     system, state = mechanisms.slider(qd=1.0, laws=[Limits(upper=0.1)])
@@ -254,6 +259,7 @@ def test_a_gradient_iterates_no_more_than_its_rollout():
     assert forward == gradient > 0
 
 
+@pytest.mark.sweep
 def test_gradients_agree_with_jax_check():
     """The check that JAX brings along, through the stops of the chain, at random directions."""
 
@@ -265,6 +271,7 @@ def test_gradients_agree_with_jax_check():
     check_grads(run, (still,), order=1, modes=("fwd", "rev"), eps=1e-5, atol=1e-7, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_second_derivatives_match_differences_of_the_first():
     """Along a direction, though the first ones take the impulses of each step for given."""
     name = "spring_chain"
@@ -297,6 +304,7 @@ def thrown(block, upper, smoothing):
     return jax.lax.scan(one, state, None, length=20)[0].position[0, 0]
 
 
+@pytest.mark.slow
 def test_smoothing_lets_a_gradient_feel_a_stop_before_it_is_touched():
     block = mechanisms.slider(qd=1.0, laws=[Limits(upper=10.0)])
     run = jax.jit(jax.value_and_grad(partial(thrown, block), argnums=(0, 1)))
@@ -306,6 +314,7 @@ def test_smoothing_lets_a_gradient_feel_a_stop_before_it_is_touched():
     assert smooth < sharp and felt > 1e-3 and by_smoothing < 0
 
 
+@pytest.mark.slow
 def test_gradient_of_smoothed_stop_matches_finite_difference():
     run = partial(thrown, mechanisms.slider(qd=1.0, laws=[Limits(upper=10.0)]))
     value = jax.jit(run)
@@ -317,7 +326,14 @@ def test_gradient_of_smoothed_stop_matches_finite_difference():
     np.testing.assert_allclose(actual, expected, rtol=MANY_STEPS)
 
 
-@pytest.mark.parametrize("scheme", [SemiImplicitEuler(), Rattle(), RungeKutta()], ids=type)
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        pytest.param(SemiImplicitEuler(), id="SemiImplicitEuler", marks=pytest.mark.sweep),
+        pytest.param(Rattle(), id="Rattle", marks=pytest.mark.sweep),
+        pytest.param(RungeKutta(), id="RungeKutta", marks=pytest.mark.slow),
+    ],
+)
 def test_an_entry_of_inertia_that_moves_alone_moves_all_schemes_as_its_derivative_says(scheme):
     """By half of what it would with its mirror: whatever reads the tensor reads the same."""
     system, state = mechanisms.pendulum(qd=1.0)

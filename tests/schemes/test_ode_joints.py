@@ -54,6 +54,7 @@ def bench_of(name):
     return benches(RUNS)[run], run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in (*UNBALANCED, BY_CENTRES)])
 def test_one_step_from_each_recorded_state_meets_the_next(name):
     bench, run = bench_of(name)
@@ -63,6 +64,7 @@ def test_one_step_from_each_recorded_state_meets_the_next(name):
     assert info.ok.all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in (*UNBALANCED, BY_CENTRES)])
 def test_running_free_stays_on_the_recording(name):
     bench, run = bench_of(name)
@@ -70,6 +72,7 @@ def test_running_free_stays_on_the_recording(name):
     assert max(found.values()) < RUN_EQUAL, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [n for n in NAMES if n not in (*UNBALANCED, *INTO_STOPS, BY_CENTRES, "null/two/A")],
@@ -78,6 +81,7 @@ def test_joint_wrenches_are_those_ode_reports(name):
     assert wrench_differences(*bench_of(name)) < EQUAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INTO_STOPS)
 def test_ode_leaves_a_motor_at_its_stop_out_of_its_report(name):
     bench, run = bench_of(name)
@@ -91,6 +95,7 @@ def test_ode_leaves_a_motor_at_its_stop_out_of_its_report(name):
     np.testing.assert_allclose(missing, np.where(place >= stop, most, 0.0), rtol=0, atol=EQUAL)
 
 
+@pytest.mark.slow
 def test_ode_bounces_a_slider_by_the_speed_of_the_centres_and_not_of_the_coordinate():
     bench, run = bench_of(BY_CENTRES)
     new, info = bench.after
@@ -217,6 +222,7 @@ def numbers(record, start, end):
     return [np.array(record[key][start:end], float) for key in ("J", "c", "cfm", "lo", "hi")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if name in oracle.load("ode_rows")])
 def test_every_row_of_ode_is_one_of_the_librarys(name):
     """Bilateral rows up to a change of basis among those of a joint, rows of motors, suspensions,
@@ -260,6 +266,7 @@ def test_every_row_of_ode_is_one_of_the_librarys(name):
     assert (name == "null/two/A") == (not joints)
 
 
+@pytest.mark.slow
 def test_odes_gears_on_intersecting_axes_drive_their_error_apart():
     # So the sign of their feedback is wrong, and the library's is not ODE's.
     bench, run = bench_of("transmission_intersecting/A")
@@ -295,6 +302,7 @@ SLOPES = [
 COMPARED = tuple(dict.fromkeys(name for name, *_ in SLOPES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "error", "at", "order"), SLOPES)
 def test_the_librarys_joints_differ_from_odes_to_the_stated_order(name, error, at, order):
     by_own, by_ode = (

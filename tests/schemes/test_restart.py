@@ -56,6 +56,7 @@ def rolled(system, state, scheme, steps):
     return jnp.concatenate([final.q, jj.speeds(system, final)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_restarted_motion_converges_like_the_motion_itself(mechanism, name):
@@ -97,6 +98,7 @@ def _both(state, info):
     return state, info
 
 
+@pytest.mark.slow
 def test_a_projection_takes_velocities_along():
     """To what the joints allow, by a change that their wrenches make: kinetic energy only falls."""
     system, state, _ = loop()

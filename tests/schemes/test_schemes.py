@@ -131,8 +131,11 @@ def away(case, scheme, duration, dt):
 @pytest.mark.parametrize(
     "case, scheme",
     [
-        *((case, scheme) for case in ("four-bar", "carousel") for scheme in ("RATTLE", "RK4")),
-        *(("three-link chain", x) for x in SCHEMES),
+        pytest.param("four-bar", "RATTLE", marks=pytest.mark.slow),
+        pytest.param("four-bar", "RK4", marks=pytest.mark.sweep),
+        pytest.param("carousel", "RATTLE", marks=pytest.mark.sweep),
+        pytest.param("carousel", "RK4", marks=pytest.mark.sweep),
+        *(pytest.param("three-link chain", x, marks=pytest.mark.slow) for x in SCHEMES),
     ],
 )
 def test_order_of_convergence(case, scheme):
@@ -142,6 +145,7 @@ def test_order_of_convergence(case, scheme):
     assert least < slope < most, (slope, errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["RATTLE", "RK4"])
 @pytest.mark.parametrize("case", ["four-bar", "carousel"])
 def test_joints_are_closed_at_the_end_of_a_step(case, scheme):
@@ -156,6 +160,7 @@ def test_joints_are_closed_at_the_end_of_a_step(case, scheme):
         np.testing.assert_array_equal(final.omega[:, 0], start.omega[:, 0])
 
 
+@pytest.mark.slow
 def test_rattle_in_single_precision_is_near():
     """A four-bar after half a second: positions to what a hundred steps' rounding leaves."""
     system, state = mechanisms.single(built("four-bar"))
@@ -177,10 +182,12 @@ def test_rattle_in_single_precision_is_near():
     np.testing.assert_allclose(final.position, expected.position, rtol=0, atol=100 * SINGLE)
 
 
+@pytest.mark.slow
 def test_rattle_at_5_ms_is_near_the_exact_motion_after_1_s():
     assert away("three-link chain", "RATTLE", 1.0, 5e-3) < 2e-4
 
 
+@pytest.mark.slow
 def test_energy_of_rattle_does_not_drift_in_100_s():
     system, state = built("three-link chain")
     run = jax.jit(
@@ -207,6 +214,7 @@ def tumbling():
     return world.build()
 
 
+@pytest.mark.slow
 def test_rattle_turns_a_free_body_with_its_momentum():
     system, state = tumbling()
 
@@ -264,6 +272,7 @@ def test_a_block_comes_to_rest_on_a_stop():
     np.testing.assert_allclose(q[:falls], 0.1 - t - G * t**2 / 2, atol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_a_spring_takes_a_block_off_a_stop():
     _, (q, qd, force, ok) = slide()(*block())
     hit = int(np.argmax(force > 2 * STIFFNESS * REST))
@@ -274,6 +283,7 @@ def test_a_spring_takes_a_block_off_a_stop():
     np.testing.assert_allclose(q[hit:], REST * (1 - np.cos(angle)), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_tiles_of_rattle_are_its_environments():
     system, state = block()
     both = replicate(state, 2)
@@ -302,6 +312,7 @@ def hung_twice():
     return world.build()
 
 
+@pytest.mark.slow
 def test_gradient_of_rattle_through_a_loop():
     system, state = hung_twice()
 
@@ -372,6 +383,7 @@ def test_rk4_warns_of_springs_and_dampers_too_stiff_for_the_step():
     assert "dampers are too stiff" in said
 
 
+@pytest.mark.slow
 def test_a_rotor_is_inertia_under_rk4():
     """On a pendulum it turns with the bob, so it adds to the bob's inertia."""
     ends = []

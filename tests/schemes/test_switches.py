@@ -68,6 +68,7 @@ def switched(cast=None):
 pytestmark = pytest.mark.filterwarnings("ignore:.*starts at .* outside its value")
 
 
+@pytest.mark.slow
 def test_what_is_on_and_not_locked_is_as_what_cannot_be_switched():
     final, info = switched(None)
     expected, what = after(*arms(), CONTROL)
@@ -77,6 +78,7 @@ def test_what_is_on_and_not_locked_is_as_what_cannot_be_switched():
     assert info.ok.all()
 
 
+@pytest.mark.slow
 def test_an_engaged_lock_holds_its_value():
     _, info = switched(None)
     q, qd = np.asarray(info.q)[:, 0], np.asarray(info.qd)[:, 0]
@@ -86,6 +88,7 @@ def test_an_engaged_lock_holds_its_value():
     assert np.abs(q[-1, [0, 2]] - LOCKED).min() > 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cast", "atol"), [(None, EXACT), (single, 2e-6)], ids=["float64", "float32"]
 )
@@ -103,12 +106,14 @@ def test_a_joint_that_is_off_exerts_no_force_and_is_not_closed(cast, atol):
     assert np.max(info.error[:, 2:]) < 1e-4
 
 
+@pytest.mark.slow
 def test_switches_count_in_single_precision():
     (final, info), (expected, _) = switched(single), switched(None)
     assert info.ok.all()
     np.testing.assert_allclose(final.position, expected.position, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_transmission_can_be_switched():
     world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
     for name in "ab":
@@ -132,7 +137,11 @@ def test_switches_are_one_or_zero():
         arms()[0].with_joint("1", enabled=1.0)
 
 
-@pytest.mark.parametrize("scheme", [SemiImplicitEuler(), Rattle()], ids=["Euler", "Rattle"])
+@pytest.mark.parametrize(
+    "scheme",
+    [SemiImplicitEuler(), pytest.param(Rattle(), marks=pytest.mark.slow)],
+    ids=["Euler", "Rattle"],
+)
 def test_a_joint_that_is_off_does_nothing_to_its_bodies(scheme):
     """Its bodies move apart, and the joint tells of no wrench."""
     system, state = arms(enabled=True)

@@ -174,6 +174,7 @@ class TestStarts:
         with pytest.warns(UserWarning, match="transmission 'mimic': its value moves off"):
             world.build()
 
+    @pytest.mark.slow
     def test_a_loop_whose_speeds_do_not_fit_is_told(self):
         system, _ = mechanisms.four_bar()
         with pytest.warns(UserWarning, match="joint 'C'.*moves off its surface at .* velocities=T"):
@@ -216,6 +217,7 @@ def loop_angles(system):
 
 
 class TestControllers:
+    @pytest.mark.slow
     def test_noise_and_memory_do_not_depend_on_tiles_nor_on_pieces(self):
         system, state = mechanisms.pendulum(q=0.3)
         states = replicate(state, 16)
@@ -253,6 +255,7 @@ class TestControllers:
         )
         np.testing.assert_allclose(final.q, 0.3, atol=1e-9)
 
+    @pytest.mark.slow
     def test_gradients_reach_its_parameters(self):
         system, state = mechanisms.pendulum(q=0.3)
 
@@ -274,6 +277,7 @@ class TestControllers:
         ):
             rollout(system, replicate(state, 2), control, dt=DT, steps=1)
 
+    @pytest.mark.slow
     def test_a_function_defined_anew_is_told_once(self):
         system, state = mechanisms.pendulum(q=0.3)
 

@@ -119,6 +119,7 @@ def test_a_bad_environment_keeps_its_last_good_state():
         assert (np.moveaxis(getattr(info, name), -1, 1)[bad] == 0).all()
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_the_sound_environments():
     """Of a loss that leaves out what is not ok, by a number that all share, and by their own."""
     system, _ = swinging()
@@ -161,6 +162,7 @@ def cliffs():
     return system.with_field("cliff", Cliff(jnp.array([1e3, 0.025, 1e3]))), replicate(state, 3)
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_leaves_no_trace_in_gradients(cliffs):
     """Sound numbers that lead to NaN: known after the step only."""
     system, state = cliffs

@@ -19,6 +19,7 @@ from jaxjoints.simulate.tiles import (
     default_tile,
     map_tiles,
 )
+from support.cases import mostly_slow
 
 TESTS = Path(__file__).parents[1]
 
@@ -71,6 +72,7 @@ print("compiled once")
 """
 
 
+@pytest.mark.slow
 def test_rollouts_on_two_cores_equal_those_on_one_and_compile_once():
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
     found = subprocess.run(
@@ -114,7 +116,7 @@ def links(joints, grounded):
     return world.build()[0]
 
 
-@pytest.mark.parametrize("tile", [1, 3, 12])
+@pytest.mark.parametrize("tile", mostly_slow([1, 3, 12], default=("3",)))
 def test_tiles_change_nothing(tile):
     x = jnp.arange(24.0).reshape(2, 12)
 

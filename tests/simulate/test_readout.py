@@ -65,6 +65,7 @@ def test_only_what_is_asked_for_is_kept():
     assert all(value is not None for value in vars(everything).values())
 
 
+@pytest.mark.slow
 def test_readings_of_a_batch_are_those_of_each_environment():
     """Whose masses differ; one after another, by single steps."""
     system, state, effort, found = swung()
@@ -115,6 +116,7 @@ def test_readings_by_name_are_those_of_the_flat_vectors():
     assert found.poses["1"].p.shape == (STEPS, 3, 2)
 
 
+@pytest.mark.slow
 def test_limits_push_apart_from_the_springs():
     """Of the force on a coordinate, what the implicit spring does not give."""
     laws = [Limits(-0.41, 0.41), SpringDamper(2.0, 0.1, rest=0.1)]
@@ -136,7 +138,11 @@ def test_limits_push_apart_from_the_springs():
 # Reactions
 
 
-@pytest.mark.parametrize("scheme", [SemiImplicitEuler(), Rattle()], ids=["Euler", "Rattle"])
+@pytest.mark.parametrize(
+    "scheme",
+    [SemiImplicitEuler(), pytest.param(Rattle(), marks=pytest.mark.slow)],
+    ids=["Euler", "Rattle"],
+)
 def test_limits_carry_what_presses_against_them(scheme):
     """A block at rest against its stop: in every scheme the stop's force is that of the effort."""
     push = 3.0
@@ -228,6 +234,7 @@ def test_springs_limits_and_transmissions_store_energy():
     np.testing.assert_allclose(found.total, found.springs, rtol=EXACT)
 
 
+@pytest.mark.slow
 def test_energy_of_a_springy_pendulum_is_conserved_to_first_order():
     system, state = mechanisms.pendulum(q=0.8, laws=SpringDamper(6.0, rest=-0.2))
     record = readout(system, energy=True, momentum=True)

@@ -9,6 +9,7 @@ import pytest
 
 from jaxjoints import Limits, Rattle, SemiImplicitEuler, replicate, rollout
 from support import mechanisms
+from support.cases import mostly_slow
 
 DT, STEPS, BATCH = 5e-3, 40, 32
 
@@ -36,13 +37,13 @@ def test_a_second_run_gives_the_same_bits():
     assert_same(run(states, tile=BATCH), run(states, tile=BATCH))
 
 
-@pytest.mark.parametrize("tile", [4, 16])
+@pytest.mark.parametrize("tile", [4, pytest.param(16, marks=pytest.mark.slow)])
 def test_tiles_give_the_same_bits(tile):
     _, states = started()
     assert_same(run(states, tile=BATCH), run(states, tile=tile))
 
 
-@pytest.mark.parametrize("batch", [1, 3, 16])
+@pytest.mark.parametrize("batch", mostly_slow([1, 3, 16], default=("3",)))
 def test_another_batch_size_gives_the_same_numbers(batch):
     """The compiler may add and multiply in one rounding or in two, by the width of the batch."""
     _, states = started()
@@ -52,7 +53,11 @@ def test_another_batch_size_gives_the_same_numbers(batch):
         np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("scheme", [SemiImplicitEuler(), Rattle()], ids=["Euler", "RATTLE"])
+@pytest.mark.parametrize(
+    "scheme",
+    [SemiImplicitEuler(), pytest.param(Rattle(), marks=pytest.mark.slow)],
+    ids=["Euler", "RATTLE"],
+)
 def test_a_rollout_goes_on_after_a_pause_as_if_there_were_none(scheme, tmp_path):
     """The state is all that is needed: also after it was written to a file and read."""
     _, states = started()

@@ -23,6 +23,7 @@ from jaxjoints import (
     step,
 )
 from support import mechanisms
+from support.cases import mostly_slow
 from support.mechanisms import single
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
@@ -100,6 +101,7 @@ def row(control, i):
 # Rollouts
 
 
+@pytest.mark.slow
 def test_rollout_equals_repeated_step():
     control = efforts(12)
     final, found = rolled(*chained(), control, record=lambda state, info: (state, info))
@@ -115,7 +117,7 @@ def test_record_every_keeps_every_nth_step():
     assert_same(found, row(expected, slice(3, None, 4)))
 
 
-@pytest.mark.parametrize("record_every", [2, 4, 8])
+@pytest.mark.parametrize("record_every", mostly_slow([2, 4, 8], default=("4",)))
 def test_substeps_hold_the_control(record_every):
     control = efforts(4)
     _, found = rolled(*chained(), control, substeps=4, record_every=record_every)
@@ -165,6 +167,7 @@ def test_controller_and_record_see_one_environment():
             )
 
 
+@pytest.mark.slow
 def test_controller_parameters_have_gradients():
     system, state = damped()
 
@@ -191,7 +194,7 @@ def tiled(tile):
     return rolled(system, states(), control, tile=tile, record_every=2)
 
 
-@pytest.mark.parametrize("tile", [1, 2, 3])
+@pytest.mark.parametrize("tile", mostly_slow([1, 2, 3], default=("2",)))
 def test_results_do_not_depend_on_the_tile(tile):
     assert_same(tiled(tile), tiled(None))
 
@@ -213,11 +216,15 @@ def learned(checkpoint):
     return jax.jit(loss)((system, Control(effort=efforts(12).effort[:, :1])))
 
 
-@pytest.mark.parametrize("checkpoint", [1, 4])
+@pytest.mark.parametrize(
+    "checkpoint",
+    [pytest.param(1, marks=pytest.mark.sweep), pytest.param(4, marks=pytest.mark.slow)],
+)
 def test_checkpoints_change_neither_value_nor_gradient(checkpoint):
     assert_same(learned(checkpoint), learned(None), 1e-11)
 
 
+@pytest.mark.slow
 def test_checkpoints_bound_the_memory_of_a_gradient():
     """Of 4000 steps, ten states and the 400 steps between two of them are kept at a time."""
     system, state = damped()
@@ -235,6 +242,7 @@ def test_checkpoints_bound_the_memory_of_a_gradient():
     assert kept.temp_size_in_bytes < plain.temp_size_in_bytes / 4
 
 
+@pytest.mark.slow
 def test_transformations_compose():
     system, state = damped()
     speeds = jnp.array([0.5, 1.0, 2.0])
@@ -299,13 +307,13 @@ def test_rollout_is_compiled_once_for_all_values():
 @pytest.mark.parametrize(
     "build",
     [
-        mechanisms.pendulum,
+        pytest.param(mechanisms.pendulum, marks=pytest.mark.slow),
         partial(mechanisms.chain, 2, laws=LAWS),
         mechanisms.four_bar,
-        mechanisms.floating_chain,
-        mechanisms.sphere,
-        mechanisms.mixed,
-        mechanisms.moving_base,
+        pytest.param(mechanisms.floating_chain, marks=pytest.mark.slow),
+        pytest.param(mechanisms.sphere, marks=pytest.mark.slow),
+        pytest.param(mechanisms.mixed, marks=pytest.mark.slow),
+        pytest.param(mechanisms.moving_base, marks=pytest.mark.slow),
     ],
 )
 def test_float32_stays_float32(build):
@@ -341,7 +349,7 @@ def closed(system, state):
     return new, joint_errors(system, new)
 
 
-@pytest.mark.parametrize("batch", [(), (2, 3)], ids=str)
+@pytest.mark.parametrize("batch", [(), pytest.param((2, 3), marks=pytest.mark.slow)], ids=str)
 def test_projection_closes_a_perturbed_four_bar(batch):
     system, state = mechanisms.four_bar(crank_speed=1.0)
     rng = np.random.default_rng(0)
@@ -365,7 +373,11 @@ def test_projection_leaves_a_closed_mechanism_in_place():
     assert_same((new.position, new.quaternion), (state.position, state.quaternion))
 
 
-@pytest.mark.parametrize("soft", [{}, {"stiffness": 100.0, "damping": 1.0}], ids=["hard", "soft"])
+@pytest.mark.parametrize(
+    "soft",
+    [{}, pytest.param({"stiffness": 100.0, "damping": 1.0}, marks=pytest.mark.slow)],
+    ids=["hard", "soft"],
+)
 def test_projection_returns_to_violated_hard_stops_alone(soft):
     system, state = mechanisms.slider(laws=Limits(-0.1, 0.2, **soft))
     q = jnp.array([-0.5, -0.1, 0.05, 0.3])
@@ -455,6 +467,7 @@ def test_batch_axes_that_differ_are_refused():
         step(system, states(), Control(effort=jnp.zeros(())), dt=DT)
 
 
+@pytest.mark.slow
 def test_quaternions_of_any_length_turn_bodies_alike():
     # A state may come from elsewhere: its quaternions are brought to length 1 once, at the start.
     system, state = chained()

@@ -8,6 +8,7 @@ import pytest
 import jaxjoints as jj
 from jaxjoints.solve.bounds import LEAST_SPEED
 from jaxjoints.solve.problem import TOLERATED, body_velocities
+from support.cases import mostly_slow
 from support.contacts import contacts
 from support.mechanisms import single
 from support.random_rows import Hinges
@@ -31,7 +32,7 @@ FAMILIES = {
 solve = jax.jit(jj.Newton.solve)
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=mostly_slow(FAMILIES, default=("dry friction",)))
 def problem(request):
     """A hundred problems of a family, the solutions in both precisions, and the exact ones."""
     problem = FAMILIES[request.param].problem(PROBLEMS)
@@ -75,6 +76,7 @@ def test_single_precision_is_as_exact_as_the_condition_allows(problem):
     assert np.all(near[ok(double) & ok(found)])
 
 
+@pytest.mark.slow
 def test_chains_that_go_round_in_circles_are_rescued():
     # Of 1500 these are solved neither by plain steps nor along paths that begin at the fastest
     # speed of a coordinate, however slowly the smoothing falls.
@@ -102,6 +104,7 @@ def test_friction_that_goes_round_in_circles_is_rescued_in_few_steps():
     np.testing.assert_array_equal(found.impulse[..., ~circling], plain.impulse[..., ~circling])
 
 
+@pytest.mark.slow
 def test_coupled_friction_obeys_its_laws_where_the_residual_says_so():
     problem = contacts(1, 2, PROBLEMS, friction=(0.1, 0.5), compliance=1e-2)
     found = solve(jj.Newton(iterations=12), problem)
@@ -117,6 +120,7 @@ def test_coupled_friction_obeys_its_laws_where_the_residual_says_so():
     assert slips > PROBLEMS / 2
 
 
+@pytest.mark.slow
 def test_coupled_friction_has_the_derivative_of_its_laws():
     problem = contacts(1, 1, 8, friction=(0.1, 0.3), compliance=1e-2)
     rng = np.random.default_rng(0)

@@ -11,6 +11,7 @@ from jax.test_util import check_grads
 from jaxjoints.solve.factor import Blocks, add_diagonal, assemble, factor, scale, solve
 from jaxjoints.solve.graph import elimination_plan, is_tree
 from jaxjoints.solve.lu import GeneralBlocks, factor_general, solve_general, transposed
+from support.cases import mostly_slow
 from support.graphs import (
     GRAPHS,
     chain,
@@ -27,7 +28,7 @@ from support.mechanisms import single
 DTYPES = [jnp.float32, jnp.float64]
 
 
-graphs = pytest.mark.parametrize("graph", GRAPHS)
+graphs = pytest.mark.parametrize("graph", mostly_slow(GRAPHS, default=("chain", "ring")))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -53,13 +54,22 @@ def test_solves_what_the_dense_matrix_solves(graph):
     check(GRAPHS[graph], 2, (2,), jnp.float64, 1e-11)
 
 
-@pytest.mark.parametrize("r", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("r", mostly_slow(range(1, 7), default=("1", "6")))
 def test_solves_for_every_number_of_rows(r):
     check(chain(3), r, (2,), jnp.float64, 1e-11)
 
 
-@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "batch"),
+    [
+        pytest.param(jnp.float32, (), id="float32-batch0"),
+        pytest.param(jnp.float32, (3,), id="float32-batch1", marks=pytest.mark.slow),
+        pytest.param(jnp.float32, (2, 3), id="float32-batch2", marks=pytest.mark.slow),
+        pytest.param(jnp.float64, (), id="float64-batch0", marks=pytest.mark.slow),
+        pytest.param(jnp.float64, (3,), id="float64-batch1", marks=pytest.mark.slow),
+        pytest.param(jnp.float64, (2, 3), id="float64-batch2"),
+    ],
+)
 def test_solves_for_every_batch_shape_and_precision(batch, dtype):
     check(GRAPHS["ring"], 2, batch, dtype, {jnp.float32: 1e-4, jnp.float64: 1e-11}[dtype])
 
@@ -110,8 +120,8 @@ def test_rows_that_nodes_do_not_have_are_left_out(graph):
     np.testing.assert_array_equal(np.asarray(found)[~there], b[~there])
 
 
-@graphs
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("graph", mostly_slow(GRAPHS, default=("ring",)))
+@pytest.mark.parametrize("turned", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_general_matrix_and_its_transpose_are_solved(graph, turned):
     """Against dense float64: A scaled row by row, rows of a node coupled at random."""
     r, batch = 3, (2,)
@@ -249,7 +259,7 @@ def test_levels_of_a_chain_are_logarithmic(joints, levels):
     assert len(elimination_plan(shuffled(chain(joints))).levels) <= levels + 1
 
 
-@graphs
+@pytest.mark.parametrize("graph", GRAPHS)
 def test_a_plan_eliminates_every_node_once_and_stores_all_fill(graph):
     nodes = GRAPHS[graph]
     plan = elimination_plan(nodes)

@@ -19,6 +19,7 @@ from jaxjoints.solve.problem import (
     with_coordinate_rows,
 )
 from support import oracle
+from support.cases import mostly_slow
 from support.contacts import contacts
 from support.reference import environment, laws_of
 from support.stops import ENVIRONMENTS, ROUNDING, chain, problem_of, violent
@@ -180,7 +181,7 @@ def recorded(name):
     return problem, np.moveaxis(np.array(free), 0, 1), np.concatenate(after, axis=1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_slow(NAMES, default=("quickstep/hinge/iter8",)))
 def test_one_step_from_each_recorded_state_meets_the_next(name):
     problem, free, after = recorded(name)
     world = oracle.load(RECORDINGS)[name]["world"]
@@ -240,7 +241,9 @@ def visited(problem, iterations, relaxation):
     return laws.impulse(x)[laws.place]
 
 
-@pytest.mark.parametrize("given", [with_all_laws, on_the_ground])
+@pytest.mark.parametrize(
+    "given", [with_all_laws, pytest.param(on_the_ground, marks=pytest.mark.slow)]
+)
 def test_visits_are_those_of_a_plain_loop(given):
     problem = given()
     found = solve(jj.ProjectedGaussSeidel(iterations=8), problem)
@@ -249,6 +252,7 @@ def test_visits_are_those_of_a_plain_loop(given):
     assert np.max(found.residual / found.size) > 1e-3, "eight visits should not be enough"
 
 
+@pytest.mark.slow
 def test_many_visits_meet_newtons_method():
     problem = with_all_laws()
     found = solve(jj.ProjectedGaussSeidel(iterations=2000), problem)
@@ -305,6 +309,7 @@ def test_a_warm_start_goes_on_where_the_last_step_ended():
     np.testing.assert_array_equal(cold.impulse, half.impulse)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [with_all_laws, on_the_ground])
 def test_derivatives_are_those_of_the_visits(given):
     problem = given()
@@ -321,6 +326,7 @@ def test_derivatives_are_those_of_the_visits(given):
     check_grads(jax.jit(impulses), given, order=1, eps=1e-6, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_program_does_not_grow_with_the_rows():
     # But for the largest residual, found by halves, as many for 18 rows as for 24.
     programs = (

@@ -219,6 +219,7 @@ def test_single_precision_comes_as_close_as_its_rows_allow(limited):
     assert_as_close_as_its_rows_allow(problem, found)
 
 
+@pytest.mark.slow
 def test_what_an_environment_gets_does_not_depend_on_its_neighbours(limited):
     """Those solved early, in single precision, wait for the others as they are."""
     problem = single(problem_of(*limited))
@@ -269,11 +270,13 @@ def joined(*, laws=(), coupling=None, mimic=False, prescribed=False):
     ("system", "independent"),
     [
         (partial(joined, laws=jj.Limits(-1.0, 1.0)), True),
-        (partial(joined, prescribed=True), True),
-        (partial(joined, laws=jj.Lock(0.0, engaged=True)), True),
-        (partial(joined, laws=jj.Lock(0.0)), False),
-        (partial(joined, coupling=jj.RollingDisc(0.3)), False),
-        (partial(joined, mimic=True), False),
+        pytest.param(partial(joined, prescribed=True), True, marks=pytest.mark.slow),
+        pytest.param(
+            partial(joined, laws=jj.Lock(0.0, engaged=True)), True, marks=pytest.mark.slow
+        ),
+        pytest.param(partial(joined, laws=jj.Lock(0.0)), False, marks=pytest.mark.slow),
+        pytest.param(partial(joined, coupling=jj.RollingDisc(0.3)), False, marks=pytest.mark.slow),
+        pytest.param(partial(joined, mimic=True), False, marks=pytest.mark.slow),
         (lambda: mechanisms.four_bar()[0], False),
     ],
     ids=["limits", "prescribed", "lock that opens", "lock", "rolling", "gear", "loop"],
@@ -311,9 +314,9 @@ def hang(world, i, half):
     ("built", "off"),
     [
         (partial(bobs, 1e-7), 1e-4),
-        (partial(rods, [1.0, 1e-6, 1e-6, 1.0]), 1e-3),
-        (partial(rods, [1.0, 1e-7, 1e-7, 1.0]), 1e-2),
-        (partial(rods, [1.0, 1.0, 1e8]), 1e-1),
+        pytest.param(partial(rods, [1.0, 1e-6, 1e-6, 1.0]), 1e-3, marks=pytest.mark.slow),
+        pytest.param(partial(rods, [1.0, 1e-7, 1e-7, 1.0]), 1e-2, marks=pytest.mark.slow),
+        pytest.param(partial(rods, [1.0, 1.0, 1e8]), 1e-1, marks=pytest.mark.slow),
     ],
     ids=["point masses", "light links", "lighter links", "heavy end"],
 )

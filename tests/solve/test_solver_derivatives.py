@@ -14,6 +14,7 @@ from jaxjoints.solve.bounds import LEAST_SPEED
 from jaxjoints.solve.newton import Newton
 from jaxjoints.solve.problem import body_velocities, row_speeds
 from support import mechanisms
+from support.cases import mostly_slow
 from support.contacts import contacts
 from support.differences import check_slopes, slopes
 from support.mechanisms import rows_of_step
@@ -87,20 +88,22 @@ def motion(name, smoothing, derivative):
     return outcome
 
 
-CASES = pytest.mark.parametrize("name", ["limited", "coinciding", "redundant", "following"])
-WAYS = pytest.mark.parametrize(
-    "derivative", [jj.Implicit(), jj.Unrolled()], ids=["implicit", "unrolled"]
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow(["limited", "coinciding", "redundant", "following"], default=("limited",)),
 )
-
-
-@CASES
-@WAYS
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize(
+    "derivative",
+    [jj.Implicit(), pytest.param(jj.Unrolled(), marks=pytest.mark.slow)],
+    ids=["implicit", "unrolled"],
+)
+@pytest.mark.parametrize("smoothing", [0.0, pytest.param(0.2, marks=pytest.mark.slow)])
 def test_first_derivatives_match_finite_differences(name, derivative, smoothing):
     outcome = motion(name, smoothing, derivative)
     check_slopes(outcome, POINT, STEPS, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "derivative"),
     [("limited", jj.Implicit()), ("limited", jj.Unrolled()), ("following", jj.Implicit())],
@@ -116,6 +119,7 @@ def test_second_derivatives_match_differences_of_the_first(name, derivative):
     check_slopes(slope, POINT, STEPS, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_derivatives_stay_finite_where_a_row_changes_state():
     """A stop whose impulse and speed are both zero, and beside that."""
     system, state = mechanisms.slider(laws=[jj.Limits(lower=0.0)])
@@ -136,6 +140,7 @@ def test_derivatives_stay_finite_where_a_row_changes_state():
     assert np.all((found >= 0) & (found <= free * (1 + 1e-12)))
 
 
+@pytest.mark.slow
 def test_a_batch_of_gradients_is_the_gradient_of_a_batch():
     outcome = motion("limited", 0.2, jj.Implicit())
     points = 0.1 * jnp.asarray(np.random.default_rng(2).standard_normal((3, 4)))
@@ -144,6 +149,7 @@ def test_a_batch_of_gradients_is_the_gradient_of_a_batch():
     np.testing.assert_allclose(each, whole, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_both_derivatives_are_the_same_where_the_iteration_has_ended():
     ways = jj.Implicit(), jj.Unrolled()
     found = [slopes(motion("limited", 0.2, way), POINT, STEPS)[2] for way in ways]

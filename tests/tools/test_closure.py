@@ -42,6 +42,7 @@ def leg_program():
     return jax.jit(lambda state, at: jj.assemble(system, state, goals=foot(at), strict=False))
 
 
+@pytest.mark.slow
 def test_a_five_bar_leg_puts_its_foot_where_it_can():
     (system, state), bodies = leg()
     near, away = linkages.five_bar_foot(-2.2, -0.7), 0.1 - 1.2j
@@ -88,7 +89,7 @@ def test_a_cardan_shaft_turns_unevenly():
     np.testing.assert_allclose(qd, speed * rate, atol=FITTING)
 
 
-@pytest.mark.parametrize("angle", [0.3, 2.5])
+@pytest.mark.parametrize("angle", [pytest.param(0.3, marks=pytest.mark.slow), 2.5])
 def test_a_slider_crank_stands_and_moves_by_its_formula(angle):
     crank, rod, speed = 0.3, 0.8, 2.0
     system, state = linkages.slider_crank(crank, rod)
@@ -188,6 +189,7 @@ def reaching():
     return jax.jit(program)
 
 
+@pytest.mark.slow
 def test_hundreds_of_seeds_reach_a_point_within_limits():
     system, _ = arm(laws=jj.Limits(lower=0.1, upper=2.5))
     rng = np.random.default_rng(0)
@@ -204,6 +206,7 @@ def test_hundreds_of_seeds_reach_a_point_within_limits():
     np.testing.assert_allclose(elbow[closure.reached], expected, atol=KNOWN)
 
 
+@pytest.mark.slow
 def test_limits_hold_where_a_point_is_beyond_them():
     system, _ = arm(laws=jj.Limits(lower=0.1, upper=2.5))
     # Nearer to the shoulder than an elbow of 2.5 rad lets it come.
@@ -268,6 +271,7 @@ def test_a_heavy_coordinate_stays():
     np.testing.assert_allclose(state.q[system.coordinate("D")], angles[2:], atol=KNOWN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [jax.jacrev, pytest.param(jax.jacfwd, marks=pytest.mark.slow)])
 def test_curves_of_a_coupler_have_the_slopes_of_differences(mode):
     """By lengths of bars, through the implicit function theorem."""

@@ -10,6 +10,7 @@ from jax.test_util import check_grads
 
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import error_twist
+from support.cases import mostly_slow
 from support.couplings_catalog import CATALOG, TILTED, Gimbal, Screw
 
 # Configurations of one compiled call.
@@ -41,8 +42,12 @@ MOVING = [n for n in SPACES if n not in RESIDUALS] + ["point on sphere", "moving
 # What follows from S, or is the coupling's own, is the same code for all: some of each kind.
 SOME = ["fixed", "tilted hinge", "slider", "ball", "universal", "screw", *OTHERWISE]
 
-spaces = pytest.mark.parametrize("name", MOVING)
-some_spaces = pytest.mark.parametrize("name", SOME)
+spaces = pytest.mark.parametrize(
+    "name", mostly_slow(MOVING, default=("universal", "free by quaternion"))
+)
+some_spaces = pytest.mark.parametrize(
+    "name", mostly_slow(SOME, default=("hinge by sine and cosine", "free by quaternion"))
+)
 
 
 def rng_of(name, seed):
@@ -242,6 +247,7 @@ def test_principal_values_are_the_nearest_to_zero():
     assert_close(principal, [1, 2, 3, 0, 0, -0.5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hinge by sine and cosine", "free by quaternion", "screw"])
 def test_gradients_match_finite_differences(name):
     space = SPACES[name]
@@ -277,6 +283,7 @@ def test_counts_are_those_of_the_numbers():
         assert space.velocities == space.coupling.dof == 6 - space.constraints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERWISE)
 def test_the_zero_configuration_has_the_pose_of_zero_coordinates(name):
     space = SPACES[name]

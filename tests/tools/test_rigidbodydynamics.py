@@ -14,6 +14,7 @@ import pytest
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import transform_twist, transform_wrench
 from support import oracle
+from support.cases import mostly_slow
 
 EXACT = 1e-12
 CASES = oracle.load("rbdjl_joints")
@@ -117,7 +118,7 @@ def test_every_type_is_compared():
     assert sorted(SPACES) == TYPES and len(CASES) == 99
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", mostly_slow(TYPES, default=("Planar",)))
 def test_everything_is_as_its_interface_says(kind):
     for name, found in study(kind).items():
         if found is None or not found.size:

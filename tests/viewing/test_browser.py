@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 import jaxjoints as jj
 from jaxjoints.models.geometry import Box, Capsule, Cylinder, Mesh, Plane, Sphere, Visual
@@ -34,6 +35,7 @@ def test_a_browser_shows_the_bodies_and_the_slider_moves_them(four, browser, tmp
         assert visit.problems == [] and visit.requests == []
 
 
+@pytest.mark.slow
 def test_a_browser_draws_every_layer_and_plots(swing, browser, tmp_path):
     path = jj.view(*swing, side_by_side=True).save(tmp_path / "swing.html")
     with browser(path) as visit:
@@ -96,6 +98,7 @@ def test_the_page_lets_no_request_through(swing, browser, tmp_path):
         assert any("Content Security Policy" in problem for problem in visit.problems)
 
 
+@pytest.mark.slow
 def test_hundreds_of_bodies_fit(browser, tmp_path):
     system, state = chain(200)
     view = jj.view(system, jj.replicate(state, 4), side_by_side=True)

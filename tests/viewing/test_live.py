@@ -34,6 +34,7 @@ def assert_bodies_are_where_the_state_has_them(view, system):
             np.testing.assert_allclose(view._bodies[i].wxyz, poses.q[:, i], **close)
 
 
+@pytest.mark.slow
 def test_a_posed_linkage_is_closed(shown):
     system, state = four_bar()
     view = shown(system, state)
@@ -47,6 +48,7 @@ def test_a_posed_linkage_is_closed(shown):
     np.testing.assert_array_equal(view.state.position, state.position)
 
 
+@pytest.mark.slow
 def test_a_running_arm_follows_the_sliders_of_its_servos(shown):
     servo = jj.Servo(400.0, 40.0)
     system, state = chain(2, laws=servo, q=0.0)
@@ -62,6 +64,7 @@ def test_a_running_arm_follows_the_sliders_of_its_servos(shown):
     assert_bodies_are_where_the_state_has_them(view, system)
 
 
+@pytest.mark.slow
 def test_free_bodies_stay_while_others_are_posed(shown):
     world = jj.SystemBuilder()
     for name, place in (("arm", (0.0, 0.0, 0.0)), ("base", (1.0, 2.0, 3.0)), ("hand", None)):

@@ -31,6 +31,7 @@ def labelled(ax):
     }
 
 
+@pytest.mark.slow
 def test_coordinates_have_their_limits_shaded_and_marks_where_these_act(stopped, ax):
     system, (states, infos) = stopped
     assert jj.plots.coordinates(system, (states, infos), ax=ax) is ax
