@@ -37,12 +37,8 @@ SOME = (
 )
 # One coupling by hand, one by its poses, one by its errors.
 KINDS = ("hinge", "screw", "point on sphere")
-# The couplings whose programs take longest to compile: over seven seconds each.
-LONGEST = (
-    *("arm of three", "bead on a wire", "bead on a hill", "function driven"),
-    *("prismatic universal", "gimbal", "hinge errors", "released universal"),
-    *("declared slotted hinge", "slotted hinge errors", "double hinge"),
-)
+# The others, of which laws that take a program of their own are asked before a release.
+OTHERS = tuple(name for name in (*CATALOG, *SPEEDS) if name not in SOME)
 couplings = pytest.mark.parametrize("name", mostly_slow(CATALOG, default=SOME))
 with_speeds = pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=SOME))
 # The library's couplings whose rows do not come from `pose` alone.
@@ -500,7 +496,7 @@ def test_values_and_derivatives_are_finite_where_charts_degenerate(name):
             assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
-@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=KINDS, sweep=LONGEST))
+@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=KINDS, sweep=OTHERS))
 def test_gradients_are_transposed_derivatives_and_finite(name):
     case, T = Case(name), Case(name).off(1e-2)
     weights = case.random(6, seed=4)
@@ -613,7 +609,7 @@ def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name)
 # Precision, batches, parameters
 
 
-@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=KINDS, sweep=LONGEST))
+@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=KINDS, sweep=OTHERS))
 def test_single_precision_comes_close(name):
     case, (rows, _) = Case(name), off_surface(name)
     single = jax.tree.map(
@@ -633,9 +629,7 @@ def test_single_precision_comes_close(name):
         assert_close(actual, expected, 1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", mostly_slow([*CATALOG, *SPEEDS], default=("hinge",), sweep=LONGEST)
-)
+@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=("hinge",), sweep=OTHERS))
 def test_batches_equal_loops(name):
     case = Case(name)
     shape = (3, 7)

@@ -184,13 +184,13 @@ BY_LAWS = {
 # 9 in one were not done after four minutes, one by one they take 20 s each.
 FAMILIES = {"rigid": RIGID, "sprung": SPRUNG, "by laws": BY_LAWS, "rope": {"rope": ROPE}}
 FAMILIES |= {name: {name: swing} for name, swing in CHARTS.items()}
-# Their programs take longest to compile.
-LONGEST = set(CHARTS) - {"helical", "arm of three"}
+# Families that are asked before a release.
+SWEEPS = {"sprung", *CHARTS}
 every_swing = pytest.mark.parametrize(
     ("family", "name"),
     [
         pytest.param(
-            family, name, marks=pytest.mark.sweep if family in LONGEST else pytest.mark.slow
+            family, name, marks=pytest.mark.sweep if family in SWEEPS else pytest.mark.slow
         )
         for family, swings in FAMILIES.items()
         for name in swings
@@ -297,7 +297,7 @@ def energies(family, name, dt):
     return total, dt * np.cumsum(dt * rates)
 
 
-@pytest.mark.parametrize("family", mostly_slow(FAMILIES, default=(), sweep=LONGEST))
+@pytest.mark.parametrize("family", mostly_slow(FAMILIES, default=(), sweep=SWEEPS))
 def test_joints_hold_while_they_swing(family):
     for _, info in swings_of(family)[1].values():
         assert np.max(info.error) <= HELD
