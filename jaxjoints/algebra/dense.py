@@ -92,6 +92,10 @@ def inverse_of_three(A: Array) -> Array:
     Cofactors over the determinant and one Newton–Schulz step, as `inverse` takes it, which is
     eight times as much code.
     """
+    # Protects the determinant, and its square in a derivative, from numbers whose cubes and sixth
+    # powers float32 does not have: 1e-7 kg m² is that of a gram on a centimetre.
+    size = lax.stop_gradient(jnp.max(jnp.abs(A), axis=(0, 1)))[None, None]
+    A = A / size
     turned, again = jnp.roll(A, -1, axis=0), jnp.roll(A, -2, axis=0)
     cofactors = jnp.roll(turned, -1, axis=1) * jnp.roll(again, -2, axis=1) - jnp.roll(
         turned, -2, axis=1
@@ -99,7 +103,7 @@ def inverse_of_three(A: Array) -> Array:
     determinant = jnp.sum(A[0] * cofactors[0], axis=0)[None, None]
     X = jnp.swapaxes(cofactors / determinant, 0, 1)
     unit = jnp.eye(3, dtype=A.dtype).reshape(3, 3, *(1,) * (A.ndim - 2))
-    return product(X, 2 * unit - product(A, X))
+    return product(X, 2 * unit - product(A, X)) / size
 
 
 def lu_inverses(A: Array) -> tuple[Array, Array]:

@@ -63,8 +63,8 @@ class GroupRows:
     structural: True for hard rows that hold without any law, (hard rows,)
     rigid: whether position projection moves these back
     soft: whether springs stand in their place
-    enabled: 1 where the joint or transmission is enabled, 0 where not, H being zero there,
-        (n, *batch); None where none can be switched
+    on: 1 where a row is on, 0 where it is switched off, H being zero there; broadcasts to
+        (rows, n, *batch); None where all are on
     """
 
     layout: GroupLayout
@@ -76,7 +76,7 @@ class GroupRows:
     structural: np.ndarray
     rigid: bool
     soft: bool
-    enabled: Array | None
+    on: Array | None
 
 
 def group_rows(
@@ -107,6 +107,21 @@ def group_rows(
     return groups if any(groups) else [*groups, _no_rows(mechanism)]
 
 
+def without(group: GroupRows, off: Array | np.ndarray | None) -> GroupRows:
+    """The rows of a group, some hard ones of which are switched off.
+
+    off: True for these, a shape that broadcasts to (hard rows, n, *batch); None for none
+    """
+    if off is None:
+        return group
+    hard = 1 - jnp.asarray(off, group.q.dtype)
+    on = jnp.concatenate(
+        [hard, jnp.ones((len(group.layout.coordinates), *hard.shape[1:]), hard.dtype)]
+    )
+    H = _switched(group.H, on)
+    return replace(group, H=H, on=on if group.on is None else on * group.on)
+
+
 def _no_rows(mechanism: Mechanism) -> GroupRows:
     """A row without wrench, between the world and the world."""
     mass = mechanism.inverse_mass
@@ -122,7 +137,7 @@ def _no_rows(mechanism: Mechanism) -> GroupRows:
         structural=np.array([True]),
         rigid=True,
         soft=False,
-        enabled=None,
+        on=None,
     )
 
 
@@ -150,7 +165,7 @@ def _joint_rows(
         structural=np.arange(rows.hard) < rows.bilateral,
         rigid=group.rigid,
         soft=_softens(group),
-        enabled=enabled,
+        on=enabled,
     )
 
 
@@ -193,7 +208,7 @@ def _transmission_rows(
         structural=np.isin(rows.held, group.held),
         rigid=group.rigid,
         soft=_softens(group),
-        enabled=enabled,
+        on=enabled,
     )
 
 
@@ -220,7 +235,7 @@ def _constraint_rows(
         structural=np.ones(rows.hard, bool),
         rigid=group.rigid,
         soft=_softens(group),
-        enabled=enabled,
+        on=enabled,
     )
 
 
@@ -234,15 +249,15 @@ def _held(laws: tuple[tuple[Law, RowLaw], ...]) -> dict[int, Hard]:
 
 
 def _stacked(parts: Sequence[Hard], like: Array | None = None) -> Hard:
-    """Hard rows one after another, with the axes of all of them; like: shape of no rows at all."""
+    """Hard rows one after another; like: shape of no rows at all."""
     if not parts:
         return Hard(*[like[:0]] * 4)
-    tail = jnp.broadcast_shapes(*(part.error.shape[1:] for part in parts))
 
     def stacked(field):
         rows = [
             jnp.zeros_like(part.error) if (x := vars(part)[field]) is None else x for part in parts
         ]
+        tail = jnp.broadcast_shapes(*(x.shape[1:] for x in rows))
         rows = [jnp.broadcast_to(x, x.shape[:1] + tail) for x in rows]
         return jnp.concatenate(rows) if len(rows) > 1 else rows[0]
 
@@ -311,12 +326,16 @@ def _softens(group: JointGroup | TransmissionGroup | ConstraintGroup) -> bool:
 
 
 def _enabled(group: JointGroup | TransmissionGroup | ConstraintGroup) -> Array | None:
-    """1 where a joint or transmission is enabled, 0 where not; no number in between."""
-    return None if group.enabled is None else (group.enabled > 0).astype(group.enabled.dtype)
+    """1 where a joint, transmission or constraint is enabled, 0 where not, no number in between,
+    (1, n, *batch); None where none can be switched.
+    """
+    if group.enabled is None:
+        return None
+    return (group.enabled > 0).astype(group.enabled.dtype)[None]
 
 
-def _switched(H: Sequence[Array], enabled: Array | None) -> tuple[Array, ...]:
-    return tuple(H) if enabled is None else tuple(side * enabled[None, None] for side in H)
+def _switched(H: Sequence[Array], on: Array | None) -> tuple[Array, ...]:
+    return tuple(H) if on is None else tuple(side * on[None] for side in H)
 
 
 def _drift(joint: JointKinematics, time: Array) -> Array:

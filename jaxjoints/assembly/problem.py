@@ -16,7 +16,7 @@ from ..algebra.spatial import over_mass
 from ..model.kinematics import Kinematics, Mechanism
 from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import RowProblem, coordinate_rows, diagonal
-from .group_rows import GroupRows, Interval, group_rows
+from .group_rows import GroupRows, Interval, group_rows, without
 from .layout import Layout, Slot, layout
 from .targets import Step
 
@@ -60,7 +60,8 @@ def row_problem(
     velocity: twists (6, bodies + 1, *batch) in body axes without the impulses of this problem, None
         for bodies at rest
     """
-    plan, groups = layout(mechanism.system), group_rows(mechanism, kinematics, interval)
+    plan = layout(mechanism.system)
+    groups = _groups(mechanism, kinematics, interval, target)
     wrenches = _wrenches(mechanism, plan, groups)
     aims = _aims(mechanism, plan, groups, target, velocity)
     # Stored: otherwise XLA computes the rows again inside everything that reads them.
@@ -78,9 +79,18 @@ def aimed_again(
     problem: RowProblem,
 ) -> RowProblem:
     """A problem nearby with its wrenches, whose rows aim at what `joints` and `target` say."""
-    plan, groups = layout(mechanism.system), group_rows(mechanism, kinematics, interval)
+    plan = layout(mechanism.system)
+    groups = _groups(mechanism, kinematics, interval, target)
     aims = materialize(_aims(mechanism, plan, groups, target, None))
     fields = {name: x for name, x in vars(aims).items() if name != "latches"}
+    idle = _idle(mechanism, plan, groups)
+    if idle is not None:
+        nodes = [np.array(nodes) for nodes, _ in plan.structure.sides]
+        H, Y = (
+            tuple(x * (1 - idle[None, :, at]) for x, at in zip(xs, nodes, strict=True))
+            for xs in (problem.H, problem.Y)
+        )
+        problem = replace(problem, H=H, Y=Y, idle=idle)
     return _latched(replace(problem, **fields), aims.latches, target)
 
 
@@ -92,7 +102,8 @@ def row_rates(
     velocity: Array,
 ) -> Array:
     """`RowProblem.rate` alone, of the problem that `row_problem` would make."""
-    plan, groups = layout(mechanism.system), group_rows(mechanism, kinematics, interval)
+    plan = layout(mechanism.system)
+    groups = _groups(mechanism, kinematics, interval, target)
     return materialize(_aims(mechanism, plan, groups, target, velocity).rate)
 
 
@@ -108,17 +119,24 @@ def row_values(mechanism: Mechanism, kinematics: Kinematics) -> Array:
         error = group.hard.error[: group.layout.bilateral]
         parts = [error, *(group.q[c][None] for c in coordinates)]
         rows = _padded(plan, _rows(parts), 0)
-        return rows if group.enabled is None else rows * group.enabled[None]
+        return rows if group.on is None else rows * group.on
 
     groups = group_rows(mechanism, kinematics, interval)
     whole = _joined(mechanism, *(values(group) for group in groups if group is not None))
     return materialize(_in_order(mechanism, plan, whole))
 
 
+def _groups(
+    mechanism: Mechanism, kinematics: Kinematics, interval: Interval, target: Step
+) -> list[GroupRows | None]:
+    """The rows of all groups, those that the target has no use for switched off."""
+    groups = group_rows(mechanism, kinematics, interval)
+    return [None if group is None else without(group, target.off(group)) for group in groups]
+
+
 def _wrenches(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Wrenches:
     """Wrenches of all rows, nodes in the order of elimination."""
     mass, inertia = mechanism.inverse_mass, mechanism.inverse_inertia
-    switched = any(group is not None and group.enabled is not None for group in groups)
     most = len(plan.structure.sides)
 
     def of_group(group):
@@ -126,18 +144,27 @@ def _wrenches(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | N
         Y = [over_mass(mass[at], inertia[:, :, at], H) for H, at in sides]
         # No joint of the group has the further sides.
         none = [jnp.zeros_like(group.H[0][:, :, :0])] * (most - len(Y))
-        idle = None
-        if switched:
-            off = jnp.zeros_like(group.q[:1]) if group.enabled is None else 1 - group.enabled[None]
-            idle = _padded(plan, jnp.repeat(off, len(group.layout.wrenches), axis=0), 0)
-        H, Y = (tuple(_padded(plan, x, 1) for x in (*xs, *none)) for xs in (group.H, Y))
-        return Wrenches(H, Y, idle)
+        return tuple(tuple(_padded(plan, x, 1) for x in (*xs, *none)) for xs in (group.H, Y))
 
     parts = [of_group(group) for group in groups if group is not None]
     whole = jax.tree.map(partial(_joined, mechanism), *parts)
     in_order = partial(_in_order, mechanism, plan)
-    H, Y = (tuple(in_order(x, side) for side, x in enumerate(xs)) for xs in (whole.H, whole.Y))
-    return Wrenches(H, Y, None if whole.idle is None else in_order(whole.idle))
+    H, Y = (tuple(in_order(x, side) for side, x in enumerate(xs)) for xs in whole)
+    return Wrenches(H, Y, _idle(mechanism, plan, groups))
+
+
+def _idle(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Array | None:
+    """1 for rows that are switched off, nodes in the order of elimination; None for none."""
+    groups = [group for group in groups if group is not None]
+    if all(group.on is None for group in groups):
+        return None
+
+    def of_group(group):
+        off = jnp.zeros_like(group.q[:1]) if group.on is None else 1 - group.on
+        rows, n = len(group.layout.wrenches), len(group.bodies[0])
+        return _padded(plan, jnp.broadcast_to(off, (rows, n, *off.shape[2:])), 0)
+
+    return _in_order(mechanism, plan, _joined(mechanism, *map(of_group, groups)))
 
 
 def _aims(
@@ -175,7 +202,7 @@ def _aims(
             bounds=tuple(_stacked(slot, laws[g], laws, zero) for slot, laws in bounds),
             latches=tuple(_stacked(slot, laws[g], laws, zero) for slot, laws in latches),
         )
-        return aims if group.enabled is None else _switched(group, aims)
+        return aims if group.on is None else _switched(plan, group, aims)
 
     parts = [of_group(g, group) for g, group in enumerate(groups) if group is not None]
     whole = jax.tree.map(partial(_joined, mechanism), *parts)
@@ -253,18 +280,20 @@ def _latched(problem: RowProblem, latches: tuple[Latch, ...], target: Step) -> R
     return problem
 
 
-def _switched(group: GroupRows, aims: Aims) -> Aims:
-    """What a group aims at, without any force of what is not enabled."""
-    on = group.enabled
-    of_rows = jnp.tile(on, (len(group.layout.coordinates),) + (1,) * (on.ndim - 1))
+def _switched(plan: Layout, group: GroupRows, aims: Aims) -> Aims:
+    """What a group aims at, without any force of the rows that are switched off."""
+    rows, n = len(group.layout.wrenches), len(group.bodies[0])
+    on = jnp.broadcast_to(group.on, (rows, n, *group.on.shape[2:]))
+    of_rows = on[group.layout.hard :].reshape(-1, *on.shape[2:])
+    off = _padded(plan, 1 - on, 0)
 
     def bound(each):
         masked = {"present": each.present, "lower": each.lower, "upper": each.upper, "mu": each.mu}
         return replace(each, **{name: x * of_rows for name, x in masked.items() if x is not None})
 
     return Aims(
-        rate=aims.rate * on[None],
-        compliance=aims.compliance + (1 - on)[None],
+        rate=aims.rate * (1 - off),
+        compliance=aims.compliance + off,
         augmented_stiffness=aims.augmented_stiffness * of_rows,
         impulse=aims.impulse * of_rows,
         bounds=tuple(bound(each) for each in aims.bounds),

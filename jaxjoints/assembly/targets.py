@@ -6,17 +6,16 @@ long laws act is no part of a target: see `Interval`.
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.pytree import replace, struct
+from ..algebra.pytree import replace, static, struct
 from ..laws.law import Law
 from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import REGULARIZATION
 from .group_rows import GroupRows
 
-# Compliance [velocity per impulse] of a row that is switched off.
-SWITCHED_OFF = 1e9
 # Augmented stiffness of a violated stop in a position projection, as a share of its effective mass.
 HELD = 1e5
 
@@ -28,6 +27,12 @@ class Step:
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
         """Bias and compliance of the hard rows, (hard rows, n, *batch) each."""
         return rows.hard.drift + rows.hard.bias, rows.hard.compliance
+
+    def off(self, rows: GroupRows) -> Array | np.ndarray | None:
+        """True for hard rows that are switched off, whatever `hard` says of them: they exert no
+        force. A shape that broadcasts to (hard rows, n, *batch); None where all are on.
+        """
+        return None
 
     def linear(self, law: Law, force: RowLaw) -> Linear | None:
         """The linear force that a law adds to its coordinate row, None for none."""
@@ -75,17 +80,18 @@ class SurfaceVelocity(Step):
 
     A stop is held at zero speed however far it is: the scheme decides which stops are present.
 
-    compliance: of rows that CFM softens; with the default they exert no force
+    holds_soft: whether rows that CFM softens hold as others do; else they are switched off
     """
 
-    compliance: Array | float = SWITCHED_OFF
+    holds_soft: bool = static(default=False)
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
         """See `Step.hard`."""
-        hard = rows.hard
-        return hard.drift, jnp.where(
-            hard.compliance > 0, self.compliance, jnp.zeros_like(hard.compliance)
-        )
+        return rows.hard.drift, jnp.zeros_like(rows.hard.compliance)
+
+    def off(self, rows: GroupRows) -> Array | np.ndarray | None:
+        """See `Step.off`."""
+        return None if self.holds_soft else rows.hard.compliance > 0
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
         """See `Step.bound`: stops let nothing in."""
@@ -102,11 +108,11 @@ class Surface(SurfaceVelocity):
     Joints softened by CFM count as rigid: their coordinates are those of the surface nearby.
     """
 
-    def hard(self, rows: GroupRows) -> tuple[Array, Array]:
-        """See `Step.hard`."""
-        structural = rows.structural.reshape(-1, *(1,) * (rows.hard.drift.ndim - 1))
-        compliance = jnp.where(structural, 0.0, SWITCHED_OFF).astype(rows.hard.drift.dtype)
-        return rows.hard.drift, compliance
+    def off(self, rows: GroupRows) -> Array | np.ndarray | None:
+        """See `Step.off`: locks are laws."""
+        if rows.structural.all():
+            return None
+        return ~rows.structural.reshape(-1, *(1,) * (rows.hard.drift.ndim - 1))
 
     def linear(self, law: Law, force: RowLaw) -> Linear | None:
         """See `Step.linear`: no law acts."""
@@ -173,10 +179,14 @@ class Projection(Step):
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
         """See `Step.hard`."""
-        hard = rows.hard
-        structural = rows.structural.reshape(-1, *(1,) * (hard.compliance.ndim - 1))
-        soft = jnp.where(structural, not rows.rigid, hard.compliance > 0)
-        return hard.error, jnp.where(soft, SWITCHED_OFF, jnp.zeros_like(hard.compliance))
+        return rows.hard.error, jnp.zeros_like(rows.hard.compliance)
+
+    def off(self, rows: GroupRows) -> Array | np.ndarray | None:
+        """See `Step.off`: what is soft stays where it is."""
+        if rows.rigid and rows.structural.all():
+            return None
+        structural = rows.structural.reshape(-1, *(1,) * (rows.hard.compliance.ndim - 1))
+        return jnp.where(structural, not rows.rigid, rows.hard.compliance > 0)
 
     def linear(self, law: Law, force: RowLaw) -> Linear | None:
         """See `Step.linear`: nothing pushes."""

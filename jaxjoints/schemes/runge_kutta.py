@@ -142,7 +142,7 @@ def _on_surfaces(
 ) -> RowProblem:
     """Rows that keep velocities on the joints' surfaces, hard whatever their cfm."""
     interval = Interval(jnp.ones_like(force_time), control, force_time=force_time, twist=twist)
-    return row_problem(mechanism, kinematics, interval, SurfaceVelocity(compliance=0.0), twist)
+    return row_problem(mechanism, kinematics, interval, SurfaceVelocity(holds_soft=True), twist)
 
 
 @jax.jit

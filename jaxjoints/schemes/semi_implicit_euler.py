@@ -101,9 +101,9 @@ def _turning(mechanism: Mechanism, state: State) -> Array:
 
     def speeds(state):
         twist, kinematics = with_world(body_twists(state)), system_kinematics(mechanism, state)
-        return row_rates(mechanism, kinematics, interval, SurfaceVelocity(), twist)
+        return row_rates(mechanism, kinematics, interval, target, twist)
 
-    no_time = jnp.zeros((), state.time.dtype)
+    no_time, target = jnp.zeros((), state.time.dtype), SurfaceVelocity(holds_soft=True)
     interval = Interval(jnp.ones_like(no_time), force_time=no_time)
     still = jax.tree.map(jnp.zeros_like, state)
     spin = jnp.concatenate([jnp.zeros_like(state.omega[:1]), state.omega])

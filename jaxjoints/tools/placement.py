@@ -15,7 +15,7 @@ from jax import Array
 from ..algebra.pytree import expand, expand_trailing, replace, static, struct
 from ..algebra.spatial import Pose
 from ..assembly.group_rows import GroupRows
-from ..assembly.targets import SWITCHED_OFF, Step, Surface
+from ..assembly.targets import Step, Surface
 from ..couplings.coupling import Coupling
 from ..laws.law import CoordinateState, Law
 from ..laws.limits import Limits, Lock
@@ -140,10 +140,14 @@ class Closing(Step):
     damping: Array
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
-        """See `Step.hard`; rows at velocity and acceleration level say nothing of positions."""
-        error = rows.hard.error
-        has_error = rows.layout.has_error.reshape(-1, *(1,) * (error.ndim - 1))
-        return error, jnp.where(has_error, jnp.zeros_like(error), SWITCHED_OFF)
+        """See `Step.hard`."""
+        return rows.hard.error, jnp.zeros_like(rows.hard.error)
+
+    def off(self, rows: GroupRows) -> np.ndarray | None:
+        """See `Step.off`: rows at velocity and acceleration level say nothing of positions."""
+        if rows.layout.has_error.all():
+            return None
+        return ~rows.layout.has_error.reshape(-1, *(1,) * (rows.hard.error.ndim - 1))
 
     def linear(self, law: Law, force: RowLaw) -> Linear | None:
         """See `Step.linear`: there is none."""

@@ -198,3 +198,15 @@ def test_vmap_equals_trailing_axes(function):
     A, _ = conditioned(3, (4,), jnp.float64)
     mapped = jax.jit(jax.vmap(function, in_axes=-1, out_axes=-1))(A)
     np.testing.assert_allclose(mapped, jax.jit(function)(A), rtol=100 * rounding(jnp.float64))
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-7, 1e-11])
+def test_inverse_of_three_has_a_derivative_at_any_size(size):
+    """d(A⁻¹) = -A⁻¹ dA A⁻¹, in float32 too."""
+    A = np.array([[2.0, 0.3, -0.1], [0.3, 1.5, 0.2], [-0.1, 0.2, 1.8]])
+    dA = np.array([[0.1, -0.4, 0.3], [0.2, 0.5, -0.2], [0.7, 0.1, 0.3]])
+    given = [jnp.asarray(size * x, jnp.float32) for x in (A, dA)]
+    X, dX = jax.jit(lambda A, dA: jax.jvp(dense.inverse_of_three, (A,), (dA,)))(*given)
+    exact = np.linalg.inv(A)
+    np.testing.assert_allclose(X * size, exact, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(dX * size, -exact @ dA @ exact, rtol=0, atol=1e-6)

@@ -1,6 +1,7 @@
 """What is switched on and off while a simulation runs, per environment: joints and locks."""
 
-from functools import cache
+from contextlib import nullcontext
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +14,22 @@ from jaxjoints import (
     Hinge,
     Limits,
     Lock,
+    ProjectedGaussSeidel,
     Rattle,
     SemiImplicitEuler,
     SystemBuilder,
+    coordinates,
+    project,
     replace,
     replicate,
+    rollout,
+    speeds,
+    spring_softness,
     step,
 )
+from jaxjoints.algebra.compiler import traced_for
 from jaxjoints.laws.transmissions import Mimic
-from support.mechanisms import G, X, Y, single
+from support.mechanisms import G, X, Y, Z, single
 
 EXACT = 1e-12
 DT, STEPS = 2e-3, 40
@@ -162,3 +170,99 @@ def test_a_transmission_that_is_off_has_no_error():
     off = system.with_transmission("tie", enabled=0.0)
     _, info = jax.jit(lambda state: step(off, state, dt=DT))(off.state(q={"a": 0.3}))
     assert info.error < EXACT
+
+
+# Rows that a stage switches off
+
+STEP = 1e-3
+# Stiffness and damping for a unit of inertia.
+SPRING, DAMPER = 1e3, 1.0
+INERTIAS = 10.0 ** -np.arange(8)
+
+
+def light_wheels(arm=0.0, q=0.0):
+    """A wheel on a soft lock, an environment for each size: it moves alike whatever its size.
+
+    arm: distance of the centre of mass from the axle; the mass is the inertia over 1 m²
+    """
+    world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    world.body("wheel", mass=1.0, inertia=(1.0, 1.0, 1.0), com=(arm, 0.0, 0.0))
+    world.joint("axle", Hinge(Z), child="wheel", laws=Lock(0.0, 0.2, 1.0))
+    system, _ = world.build()
+    sizes = (1 + arm**2) * INERTIAS
+    erp, cfm = spring_softness(SPRING * sizes, DAMPER * sizes, jnp.array(STEP))
+    numbers = {
+        "body.wheel.mass": INERTIAS,
+        "body.wheel.inertia": np.eye(3)[:, :, None] * INERTIAS,
+        "joint.axle.lock.erp": erp,
+        "joint.axle.lock.cfm": cfm,
+    }
+    return system.with_numbers(numbers), system.state(q={"axle": q}, qd={"axle": 1.0}, rough=True)
+
+
+@jax.jit
+def on_surfaces(system, state):
+    """Coordinates and speeds on the surfaces, and angular velocities there."""
+    state = replicate(state, len(INERTIAS))
+    moved = project(system, state, iterations=1, velocities=True)
+    return moved.q[0], speeds(system, state)[0], moved.omega[2, 0]
+
+
+@jax.jit
+def slopes(system, state):
+    """Those of the speeds by all numbers of the system, and by those of the state."""
+    return jax.grad(lambda *given: speeds(*given).sum(), argnums=(0, 1))(system, state)
+
+
+PRECISIONS = ["float64", pytest.param("float32", marks=pytest.mark.slow)]
+
+
+def made(arm, q, precision):
+    """Wheels in a precision, and what is rounding there."""
+    wheels = light_wheels(arm, q)
+    return (single(wheels), 1e-6) if precision == "float32" else (wheels, 1e-13)
+
+
+@pytest.mark.parametrize("path", [*PRECISIONS, pytest.param("interpreted", marks=pytest.mark.slow)])
+def test_a_soft_lock_takes_nothing_of_positions_and_speeds(path):
+    wheels, rounding = made(arm=0.3, q=0.1, precision=path)
+    # The kernels of a GPU have a path of their own.
+    with traced_for(path) if path == "interpreted" else nullcontext():
+        found = on_surfaces(*wheels)
+    for x, wanted in zip(found, (0.1, 1.0, 1.0), strict=True):
+        np.testing.assert_allclose(x, np.full(len(INERTIAS), wanted), rtol=rounding)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_slopes_of_the_speeds_of_light_parts_are_finite(precision):
+    """On an arm an impulse along ω alone moves a wheel as 1/(1 + arm²) of it."""
+    arm = 0.3
+    (system, state), rounding = made(arm, 0.0, precision)
+    of_system, of_state = slopes(system, replicate(state, len(INERTIAS)))
+    np.testing.assert_allclose(of_state.omega[2, 0], 1 / (1 + arm**2), rtol=10 * rounding)
+    for x in jax.tree.leaves(of_system):
+        assert np.isfinite(x).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        Rattle(),
+        Rattle(ProjectedGaussSeidel(relaxation=1.0)),
+        SemiImplicitEuler(projections=1),
+    ],
+    ids=["Rattle", "Gauss-Seidel", "Euler"],
+)
+def test_light_parts_swing_on_a_soft_lock_as_heavy_ones(scheme):
+    """Each step is implicit in the spring and damper that the lock stands for."""
+    system, state = light_wheels()
+    steps, φ, ω = 50, 0.0, 1.0
+    for _ in range(steps):
+        ω = (ω - STEP * SPRING * φ) / (1 + STEP * DAMPER + STEP**2 * SPRING)
+        φ += STEP * ω
+    run = partial(rollout, dt=STEP, steps=steps, record_every=steps, scheme=scheme)
+    final, _ = jax.jit(run)(system, replicate(state, len(INERTIAS)))
+    np.testing.assert_allclose(final.omega[2, 0], np.full(len(INERTIAS), ω), rtol=1e-10)
+    np.testing.assert_allclose(coordinates(system, final)[0], φ + 0 * INERTIAS, rtol=1e-10)
