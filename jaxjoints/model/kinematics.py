@@ -370,7 +370,8 @@ def _constraint_kinematics(
         return jnp.stack([x[:, side] for side in sides], axis=1)
 
     twist, position, quaternion = body_twists(state), bodies.pose.p, bodies.pose.q
-    arguments = position, quaternion, with_world(mechanism.system.com), twist, coasting.omega
+    rates = jnp.concatenate([coasting.velocity, coasting.omega], axis=0)
+    arguments = position, quaternion, with_world(mechanism.system.com), twist, rates
     with jax.default_matmul_precision("highest"):
         W, error, drift, *acceleration = map_trailing(
             _constraint_rows,
@@ -390,15 +391,15 @@ def _constraint_rows(
     quaternion: Array,
     com: Array,
     twist: Array,
-    spin: Array,
+    rates: Array,
     t: Array,
 ) -> tuple[Array, ...]:
     """Rows W (rows, 6, n) of one constraint, its errors, drifts and, where it has rows at that
     level, accelerations.
 
     position, quaternion, com: of the centres of mass, of the bodies, in the body frames, (…, n)
-    twist: in body axes at the centres of mass, (6, n); spin: angular acceleration without forces in
-        world axes, (3, n)
+    twist: in body axes at the centres of mass, (6, n); rates: accelerations of the centres of mass
+        without the forces of rows, then angular ones, in world axes, (6, n)
     """
 
     def poses(shift):
@@ -429,9 +430,8 @@ def _constraint_rows(
         def acceleration(rate):
             return constraint.acceleration(here, moving, at_origin(rate, curvature), t)
 
-        coasting = jnp.concatenate(
-            [jnp.zeros_like(spin), quat_rotate_inverse(quaternion, spin)], axis=0
-        )
+        both = rates[:3], rates[3:]
+        coasting = jnp.concatenate([quat_rotate_inverse(quaternion, x) for x in both], axis=0)
         V, α = jax.jacfwd(acceleration)(coasting), acceleration(coasting)
         levels.append((V, jnp.zeros_like(α), -jnp.sum(V * twist[None], axis=(1, 2))))
         accelerations.append(α)

@@ -1,6 +1,6 @@
 """Constraints between any number of bodies: against RBDL's recordings, joints and closed forms."""
 
-from functools import cache
+from functools import cache, partial
 from typing import ClassVar
 
 import jax
@@ -295,6 +295,105 @@ def test_an_acceleration_is_that_of_the_row():
     np.testing.assert_allclose(end.velocity[:, 0], [0.51, 0.02, 0.03], atol=EXACT)
     force = MASS * np.array([1.0, 2.0, 3.0 + 9.81])
     np.testing.assert_allclose(info.constraint_force, force, rtol=1e-9)
+
+
+@jj.struct
+class Geared(jj.Constraint):
+    """A body accelerates `ratio` times as fast upwards as along x."""
+
+    ratio: jax.Array
+    acceleration_rows: ClassVar[int] = 1
+
+    def acceleration(self, poses, twists, rates, t):
+        return rates[2] - self.ratio * rates[0]
+
+
+CART, RATIO, PUSH = 2.0, 2.0, 50.0
+# Along the rail the lift counts with its way upwards: (M + m (1 + r²)) ẍ = τ - r m g.
+GEARED = CART + MASS * (1 + RATIO**2)
+SLOW_DOWN = RATIO * MASS * 9.81
+
+
+def lift_on_a_cart():
+    world = jj.SystemBuilder()
+    world.body("cart", mass=CART, inertia=INERTIA)
+    world.joint("rail", jj.Slider((1.0, 0.0, 0.0)), child="cart")
+    world.body("lift", mass=MASS, inertia=INERTIA, com=(0.1, 0.0, 0.2))
+    world.joint("mast", jj.Slider((0.0, 0.0, 1.0)), child="lift", parent="cart")
+    world.constraint("gear", Geared(RATIO), bodies="lift")
+    return world.build()
+
+
+def test_rows_of_accelerations_hold_against_weights_and_efforts():
+    system, state = lift_on_a_cart()
+    control = system.control(effort={"rail": PUSH})
+    along = (PUSH - SLOW_DOWN) / GEARED
+    now = jj.dynamics.accelerations(system, state, control)
+    np.testing.assert_allclose(now.qdd, [along, RATIO * along], rtol=1e-9)
+    np.testing.assert_allclose(now.linear[:, 1], [along, 0.0, RATIO * along], atol=1e-9)
+
+
+@pytest.mark.slow
+def test_what_follows_from_rows_of_accelerations_knows_of_weights():
+    system, state = lift_on_a_cart()
+    wanted = {"rail": 0.7}
+    needed = jj.dynamics.inverse_dynamics(system, state, wanted, actuated="rail")
+    np.testing.assert_allclose(needed.effort, [GEARED * 0.7 + SLOW_DOWN, 0.0], rtol=1e-9)
+    model = jj.dynamics.linear_model(system, state, actuated="rail")
+    np.testing.assert_allclose(model.B[:, 0], [0, 0, 1 / GEARED, RATIO / GEARED], atol=1e-9)
+    fall = -SLOW_DOWN / GEARED
+    np.testing.assert_allclose(model.c, [0.0, 0.0, fall, RATIO * fall], atol=1e-9)
+
+
+@pytest.mark.slow
+def test_rows_of_accelerations_are_exact_under_runge_kutta():
+    system, state = lift_on_a_cart()
+    push = jj.Control(effort=jnp.tile(jnp.array([PUSH, 0.0]), (20, 1)))
+    run = partial(jj.rollout, dt=1e-2, steps=20, scheme=jj.RungeKutta(), record_every=20)
+    end, _ = jax.jit(run)(system, state, push)
+    way = (PUSH - SLOW_DOWN) / GEARED * 0.2**2 / 2
+    np.testing.assert_allclose(end.q, [way, RATIO * way], rtol=1e-9)
+
+
+@jj.struct
+class Stabilized(jj.Constraint):
+    """Baumgarte's φ̈ + 2/T φ̇ + φ/T² = 0 of the three rows of another constraint."""
+
+    of: jj.Constraint
+    T: jax.Array
+    acceleration_rows: ClassVar[int] = 3
+
+    def acceleration(self, poses, twists, rates, t):
+        def rate(poses, twists, t):
+            spin = jnp.concatenate([jnp.zeros_like(twists[:1]), twists[3:]])
+            moving = jj.Pose(twists[:3], 0.5 * quat_multiply(spin, poses.q))
+            return jax.jvp(self.of.position, (poses, t), (moving, jnp.ones_like(t)))[1], moving
+
+        _, moving = rate(poses, twists, t)
+        along = moving, rates, jnp.ones_like(t)
+        speed, change = jax.jvp(lambda *at: rate(*at)[0], (poses, twists, t), along)
+        return change + 2 / self.T * speed + self.of.position(poses, t) / self.T**2
+
+
+@pytest.mark.slow
+def test_stabilized_accelerations_are_those_of_rbdl():
+    case = oracle.load("rbdl_constraints")["time_varying_point_path/baumgarte"]
+    (solid,), (one,) = case["bodies"], case["constraints"]
+    world = jj.SystemBuilder(gravity=case["gravity"])
+    inertia = np.array(solid["inertia_about_com"])
+    world.body("body", mass=solid["mass"], com=solid["com"], inertia=inertia)
+    world.joint("of body", jj.FreeEuler(), child="body")
+    path = OnPath(one["point"], one["c"], one["A"], one["w"])
+    world.constraint("path", Stabilized(path, one["T_stab"]), bodies="body")
+    system, _ = world.build()
+    for at in case["states"]:
+        state = system.state(q={"of body": at["q"]}, qd={"of body": at["qd"]})
+        state = jj.replace(state, time=jnp.asarray(at["t"], float))
+        control = system.control(effort={"of body": at["tau"]})
+        now = jj.dynamics.accelerations(system, state, control)
+        scale = 1 + np.abs(at["qdd"]).max()
+        np.testing.assert_allclose(now.qdd, at["qdd"], rtol=0, atol=1e-9 * scale)
+        np.testing.assert_allclose(now.info.constraint_force, at["force"], rtol=1e-8)
 
 
 @jj.struct
