@@ -241,7 +241,7 @@ class SystemBuilder:
         _add("joint", self._joints, name, joint)
         self._notes += coupling_notes + law_notes + notes_on_turns(owner, coupling, laws)
         warn_of_one_component(owner, coupling, laws)
-        warn_of_mass_ratio(owner, self._bodies, child, parent)
+        warn_of_mass_ratio(owner, self._bodies, (child, parent))
         return name
 
     def transmission(
@@ -286,6 +286,8 @@ class SystemBuilder:
         spec = TransmissionSpec(transmission, joints, laws, rows, switch)
         _add("transmission", self._transmissions, name, spec)
         self._notes += notes
+        ends = [end for j in joints for end in (self._joints[j].child, self._joints[j].parent)]
+        warn_of_mass_ratio(owner, self._bodies, ends)
         return name
 
     def constraint(
@@ -321,6 +323,7 @@ class SystemBuilder:
             )
         spec = ConstraintSpec(constraint, bodies, rows, read_switch(owner, enabled))
         _add("constraint", self._constraints, name, spec)
+        warn_of_mass_ratio(owner, self._bodies, bodies)
         return name
 
     def field(self, name: str, field: Field, *, bodies: str | Sequence[str] | None = None) -> str:

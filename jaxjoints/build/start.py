@@ -1,7 +1,7 @@
 """`System.state`: a start state, in which joints place the bodies by their coordinates."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from ..assembly.layout import engagement_size, mechanism_of
 from ..couplings.coupling import Coupling, Residual
 from ..laws.limits import Limits, Lock
 from ..model.branches import spanning_branches
+from ..model.groups import JointGroup, TransmissionGroup
 from ..model.kinematics import (
     body_twists,
     coordinate_indices,
@@ -29,7 +30,6 @@ from ..model.kinematics import (
     with_unit_quaternions,
     with_world,
 )
-from ..model.measures import element_errors
 from ..model.state import State
 from ..model.system import WORLD_INDEX, System
 from .checks.values import (
@@ -82,8 +82,9 @@ def start_state(
     Raises: ValueError for unknown names, for q and qd that contradict the poses, and for a coupling
         whose pose is not finite.
     Warns: joints whose frames do not meet or whose bodies move off them, joints that slip although
-        they roll, transmissions whose values are not 0 or do not stay so, and coordinates outside
-        their limits.
+        they roll, transmissions whose values are not 0 or do not stay so, constraints whose errors
+        are not 0 or whose rows the velocities do not fit, and coordinates and values outside their
+        limits.
     """
     topology = system.topology
     ends = _ends(system)
@@ -186,7 +187,7 @@ def start_state(
     if state.engagement.size:
         state = replace(state, engagement=_engaged(wide, state))
     if not rough:
-        _warn_of_limits(system, state)
+        _warn_of_limits(read, state)
         _warn_of_transmissions(system, state)
         _warn_of_constraints(system, state)
     return state
@@ -201,23 +202,32 @@ def _engaged(system: System, state: State) -> Array:
 
     system: with all batch axes
     """
-    q, none = state.q, jnp.zeros_like(state.engagement)
-    engagement = none
+    engagement = none = jnp.zeros_like(state.engagement)
+    for group, places, q in _along_laws(system, state.q):
+        engagement = engaged_after(group, places, q, 0 * q, none, engagement)
+    return engagement
+
+
+def _along_laws(
+    system: System, q: Array
+) -> Iterator[tuple[JointGroup | TransmissionGroup, np.ndarray, Array]]:
+    """What laws act along: each group of joints or transmissions, the places of its coordinates or
+    values in `State.engagement`, and what they are, (k, n, *batch).
+
+    system: with all batch axes
+    """
     for group in system.groups:
         places = coordinate_indices(group)
-        engagement = engaged_after(group, places, q[places], 0 * q[places], none, engagement)
+        yield group, places, q[places]
     at = {
         j: np.arange(q.shape[0])[system.coordinate(x)] for j, x in enumerate(system.topology.joints)
     }
-    for group in system.transmissions:
+    for group in (group for group in system.transmissions if group.laws):
         slots = np.stack(
             [np.concatenate([at[j] for j in joints]) for joints in group.joints], axis=1
         )
-        axes = state.time.ndim + 1
-        value = map_trailing(lambda t, q: t.value(q), axes, group.transmission, q[slots])
-        places = value_indices(system, group)
-        engagement = engaged_after(group, places, value, 0 * value, none, engagement)
-    return engagement
+        value = map_trailing(lambda t, q: t.value(q), q.ndim, group.transmission, q[slots])
+        yield group, value_indices(system, group), value
 
 
 @dataclass(frozen=True)
@@ -417,28 +427,53 @@ def _warn_of_transmissions(system: System, state: State) -> None:
             warnings.warn(f"{owner}: its value {_parts(rate)}", stacklevel=4)
 
 
+@quickly
+def _constraint_gaps(system: System, state: State) -> dict[int, tuple[Array, Array]]:
+    """Largest error of each constraint, and the largest speed that its rows do not allow."""
+    mechanism = mechanism_of(system, state.time.ndim)
+    state = with_unit_quaternions(state)
+    kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
+    gaps = {}
+    for group, rows in zip(mechanism.system.constraints, kinematics.constraints, strict=True):
+        sides = zip(rows.H, zip(*group.bodies, strict=True), strict=True)
+        rate = rows.drift + sum(multiply_transposed(H, twist[:, np.array(at)]) for H, at in sides)
+        # Rows of accelerations allow any speed.
+        rate = rate[: group.constraint.rows - group.constraint.acceleration_rows]
+        error = rows.error
+        if group.enabled is not None:
+            error, rate = (jnp.where(group.enabled > 0, x, 0.0) for x in (error, rate))
+        for i, member in enumerate(group.members):
+            gaps[member] = tuple(jnp.max(jnp.abs(x[:, i]), initial=0.0) for x in (error, rate))
+    return gaps
+
+
 def _warn_of_constraints(system: System, state: State) -> None:
-    """Warn of constraints whose errors are not 0 at the start.
+    """Warn of constraints whose errors are not 0 at the start, or that its speeds do not fit.
 
     Raises: ValueError for one that is not finite there
     """
     if is_traced((system, state)) or not system.constraints:
         return
-    count = len(system.topology.constraints)
-    errors = np.asarray(element_errors(mechanism_of(system, state.time.ndim), state))[-count:]
-    rounding = _rounding(state.q.dtype) * (1 + float(jnp.max(jnp.abs(state.position))))
-    for name, error in zip(system.topology.constraints, errors, strict=True):
-        if not np.isfinite(error).all():
+    size, speed = (
+        1 + max(float(jnp.max(jnp.abs(x))) for x in parts)
+        for parts in ((state.position,), (state.velocity, state.omega))
+    )
+    rounding = _rounding(state.q.dtype)
+    for member, (error, rate) in sorted(_constraint_gaps(system, state).items()):
+        owner = f"constraint {system.topology.constraints[member]!r}"
+        if not np.isfinite(error):
             raise ValueError(
-                f"constraint {name!r}: its error is not finite where its bodies start; guard its "
-                "divisions, roots and norms, or start elsewhere"
+                f"{owner}: its error is not finite where its bodies start; guard its divisions, "
+                "roots and norms, or start elsewhere"
             )
-        if error.max() > rounding:
+        if error > rounding * size:
             warnings.warn(
-                f"constraint {name!r}: its error is {error.max():.3g} at the start and is to be 0; "
-                "`project` closes small errors and `assemble` any (rough=True)",
+                f"{owner}: its error is {float(error):.3g} at the start and is to be 0; `project` "
+                "closes small errors and `assemble` any (rough=True)",
                 stacklevel=4,
             )
+        elif not rate <= rounding * speed:
+            warnings.warn(f"{owner}: it {_parts(rate)}", stacklevel=4)
 
 
 def _warn_of_slip(joint, kind, slip, size) -> None:
@@ -455,27 +490,30 @@ def _warn_of_slip(joint, kind, slip, size) -> None:
 
 
 def _warn_of_limits(system: System, state: State) -> None:
-    """Warn once for each bound that a coordinate of a joint violates at the start."""
+    """Warn once for each bound that a coordinate or a transmission's value violates at the start.
+
+    system: with all batch axes
+    """
     if is_traced((system, state)):
         return
     rounding = _rounding(state.q.dtype)
-    rank = state.time.ndim + 1
-    for group in system.groups:
+    names = {"joint": system.topology.joints, "transmission": system.topology.transmissions}
+    for group, _, q in _along_laws(system, np.asarray(state.q)):
+        what = "coordinate" if isinstance(group, JointGroup) else "value"
         for law in group.laws:
             sides = next((x for kind, x in BOUNDS.items() if isinstance(law, kind)), ())
             for field, sign in sides:
                 bound = getattr(law, field)
                 if bound is None:
                     continue
-                rows = np.array(group.start) + law.coordinate
-                values = np.asarray(state.q)[rows]
-                bounds = np.asarray(expand_trailing(bound, 1, rank - 1)) + 0 * values
+                values = np.asarray(q[law.coordinate])
+                bounds = np.asarray(bound) + 0 * values
                 gap = sign * (values - bounds)
                 outside = gap < -rounding * (1 + np.abs(bounds))
-                for i in np.flatnonzero(outside.any(axis=tuple(range(1, rank)))):
+                for i in np.flatnonzero(outside.any(axis=tuple(range(1, values.ndim)))):
                     worst = np.unravel_index(np.argmin(gap[i]), gap[i].shape)
                     warnings.warn(
-                        f"joint {system.topology.joints[group.joints[i]]!r}: coordinate "
+                        f"{group.element} {names[group.element][group.members[i]]!r}: {what} "
                         f"{law.coordinate} starts at {values[i][worst]:.6g}, outside its {field} "
                         f"{bounds[i][worst]:.6g} by {-gap[i][worst]:.3g}",
                         stacklevel=4,

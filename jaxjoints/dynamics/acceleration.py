@@ -148,11 +148,7 @@ def coordinate_accelerations(mechanism: Mechanism, state: State, rate: State) ->
 
 def check_rigid(call: str, system: System) -> None:
     """ValueError for rows softened by CFM, whose force depends on the time step."""
-    constraints = (
-        (f"constraint {system.topology.constraints[group.members[0]]!r}", group)
-        for group in system.constraints
-    )
-    for name, group in (*elements(system), *constraints):
+    for name, group in elements(system):
         if not group.rigid and group.softness is None:
             raise ValueError(
                 f"{call}: {name} is softened by cfm, a spring that depends on the time step; give "

@@ -86,7 +86,7 @@ def linear_model(
 
     control: what acts at the state, held over a step
     independent: names of the joints whose coordinates determine all others; by default all joints,
-        which suits a tree
+        which suits a tree without transmissions and constraints
     actuated: names of the joints whose efforts are u, all by default
     dt: length of the step [s]; None for the motion
     scheme: of the step
@@ -165,10 +165,11 @@ def with_independent(
             f"{call}: no joint places {bodies}; add a joint to the world, such as FreeEuler()"
         )
     independent = indices_of(call, "independent", system, names)
-    if names is None and (tree.loops or system.transmissions):
+    coupling = (*tree.loops, *system.topology.transmissions, *_holding(system))
+    if names is None and coupling:
         raise ValueError(
-            f"{call}: {named((*tree.loops, *system.topology.transmissions))} makes coordinates "
-            "depend on each other; name joints whose coordinates determine all others: independent="
+            f"{call}: {named(coupling)} makes coordinates depend on each other; name joints whose "
+            "coordinates determine all others: independent="
         )
     extra = set(independent) - set(tree.coordinates)
     if extra:
@@ -179,6 +180,19 @@ def with_independent(
             f"{named(n for n in joints if n not in tree.loops)}"
         )
     return system, state, control, independent
+
+
+def _holding(system: System) -> list[str]:
+    """The constraints that hold positions or velocities: those on accelerations alone leave all
+    states possible.
+    """
+    held = [
+        member
+        for group in system.constraints
+        if group.constraint.position_rows or group.constraint.velocity_rows
+        for member in group.members
+    ]
+    return [system.topology.constraints[member] for member in sorted(held)]
 
 
 @partial(jax.jit, static_argnames=("independent", "actuated"))

@@ -1,5 +1,7 @@
 """What is read off a state: coordinates, errors, poses, energy, momentum."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from ..algebra.pytree import expand
 from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate_inverse
 from ..laws.limits import LimitForce, Limits, Lock
 from .batch import batch_shape, by_device
+from .groups import JointGroup, TransmissionGroup
 from .kinematics import (
     Mechanism,
     joint_coordinates,
@@ -101,8 +104,18 @@ def coordinate_limits(system: System) -> np.ndarray:
 
     A lock that is always engaged bounds its coordinate from both sides.
     """
+    return _tightest(system.groups, system.coordinates)
+
+
+def value_limits(system: System) -> np.ndarray:
+    """`coordinate_limits` of the values of transmissions, (environments or 1, values, 2)."""
+    return _tightest(system.transmissions, system.values)
+
+
+def _tightest(groups: Sequence[JointGroup | TransmissionGroup], count: int) -> np.ndarray:
+    """Tightest bounds by the laws of some groups, count: of their coordinates in all."""
     found = []
-    for group in system.groups:
+    for group in groups:
         for law in group.laws:
             bounds = None, None
             if isinstance(law, Limits | LimitForce):
@@ -115,7 +128,7 @@ def coordinate_limits(system: System) -> np.ndarray:
                     at = [start + law.coordinate for start in group.start]
                     found.append((at, side, np.moveaxis(bound.reshape(len(at), -1), 0, 1)))
     rows = max((len(bound) for _, _, bound in found), default=1)
-    limits = np.tile([-np.inf, np.inf], (rows, system.coordinates, 1))
+    limits = np.tile([-np.inf, np.inf], (rows, count, 1))
     for at, side, bound in found:
         tightest = np.minimum if side else np.maximum
         limits[:, at, side] = tightest(limits[:, at, side], bound)

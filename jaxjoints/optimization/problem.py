@@ -66,8 +66,8 @@ class Problem:
     lower, upper: bounds of u, a number or shape (actuated,); None for none
     constraints: (knot, u) → numbers that shall not be positive, shape (any,)
     final_constraints: knot → the same at the end
-    independent: joints whose coordinates determine all others, where the mechanism has loops or
-        transmissions; for the methods that linearize
+    independent: joints whose coordinates determine all others, where the mechanism has loops,
+        transmissions or constraints; for the methods that linearize
     scheme: integrator; the default closes the joints at each step, so that coordinates and speeds
         say all of a state that the next step depends on
 

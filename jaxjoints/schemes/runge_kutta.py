@@ -14,7 +14,6 @@ from ..assembly.problem import row_problem
 from ..assembly.targets import SurfaceVelocity
 from ..laws.drives import Armature
 from ..laws.law import Law
-from ..model.groups import JointGroup
 from ..model.kinematics import (
     Kinematics,
     Mechanism,
@@ -53,8 +52,8 @@ class RungeKutta(Scheme):
     """RK4 on constrained accelerations, then positions and velocities back on the joints' surfaces.
 
     Of fourth order, for smooth motion: laws are linear or locks, which hold whatever their cfm, and
-    joints have no cfm. An armature adds to the masses. Springs and dampers are explicit, stable for
-    h² k < 8 m and h d < 2.8 m. The accelerations solve
+    nothing else has a cfm. An armature adds to the masses. Springs and dampers are explicit, stable
+    for h² k < 8 m and h d < 2.8 m. The accelerations solve
 
         A λ = -(G a + Ġ v),    a = M⁻¹ f,    v̇ = a + M⁻¹ Gᵀ λ,
 
@@ -196,9 +195,4 @@ def _check(system: System) -> None:
             raise ValueError(
                 f"RungeKutta: {name} is softened by cfm, a spring that depends on the "
                 "time step; give it a SpringDamper, or use Rattle or SemiImplicitEuler"
-            )
-        if isinstance(group, JointGroup) and group.coupling.acceleration_rows:
-            raise ValueError(
-                f"RungeKutta: {name} has rows at acceleration level; "
-                "use SemiImplicitEuler or Rattle, or write them at velocity level"
             )

@@ -10,7 +10,7 @@ from jax import Array
 
 from ..assembly.impulses import joint_impulses
 from ..laws.law import Law
-from ..model.groups import JointGroup, TransmissionGroup
+from ..model.groups import ConstraintGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     JointKinematics,
     Kinematics,
@@ -107,12 +107,16 @@ def step_info(
     )
 
 
-def elements(system: System) -> Iterator[tuple[str, JointGroup | TransmissionGroup]]:
-    """The first name of each group of joints or transmissions, and the group."""
+def elements(
+    system: System,
+) -> Iterator[tuple[str, JointGroup | TransmissionGroup | ConstraintGroup]]:
+    """The first name of each group of joints, transmissions or constraints, and the group."""
     for group in system.groups:
         yield f"joint {system.topology.joints[group.joints[0]]!r}", group
     for group in system.transmissions:
         yield f"transmission {system.topology.transmissions[group.members[0]]!r}", group
+    for group in system.constraints:
+        yield f"constraint {system.topology.constraints[group.members[0]]!r}", group
 
 
 def check_laws(scheme: str, system: System, refused: Callable[[Law], bool], remedy: str) -> None:
@@ -138,6 +142,6 @@ def singular(group: JointGroup, joint: JointKinematics) -> Array:
     return found
 
 
-def _of_enabled(group: JointGroup | TransmissionGroup, error: Array) -> Array:
-    """Errors (rows, n, *batch) with 0 for joints or transmissions that are not enabled."""
+def _of_enabled(group: JointGroup | TransmissionGroup | ConstraintGroup, error: Array) -> Array:
+    """Errors (rows, n, *batch) with 0 for elements that are not enabled."""
     return error if group.enabled is None else jnp.where(group.enabled[None] > 0, error, 0.0)

@@ -1,6 +1,6 @@
 """Diagnosis: what a mechanism consists of, how it can move, and what of it may be wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..algebra.compiler import QUICK
-from ..model.groups import Group, JointGroup
+from ..model.groups import ConstraintGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     coordinate_wrenches,
     prepare,
@@ -19,7 +19,7 @@ from ..model.kinematics import (
     with_unit_quaternions,
     wrenches_on_bodies,
 )
-from ..model.measures import coordinate_limits, coordinates, element_errors
+from ..model.measures import coordinate_limits, coordinates, element_errors, value_limits
 from ..model.state import State
 from ..model.system import WORLD, System
 from ..schemes.scheme import singular
@@ -43,20 +43,21 @@ class Diagnosis:
 
     tables: bodies, joints, and numbers of the whole
     mobility: how many ways the bodies can move at this state: six for each moving body less the
-        rank of all rows that hold joints and transmissions
+        rank of all rows that hold positions, of joints, transmissions and constraints
     grubler: what their count alone says, by the formula of Grübler and Kutzbach: six for each
         moving body less the number of rows
     rows, rank: number of these rows, and how many of them are independent
-    redundant: of each joint and transmission that has some, by name, how many of its rows follow
-        from those of others: its reactions along them are not determined. Joints of one loop may
+    redundant: of each of these that has some, by name, how many of its rows follow from those of
+        others: its reactions along them are not determined. Joints of one loop may
         share a redundancy, so that the sum may exceed rows - rank
     conditioning: smallest singular value of the independent rows, as a share of the largest: near 0
         the mechanism is near a position where it gains a way to move
-    open: error of each joint and transmission that is open [m or rad], by name
+    open: error of each of these that is open [m or rad], by name
     singular: names of joints whose coordinates are singular here, such as a `Gimbal` at its lock
     mass_ratio: mass of the heaviest moving body over that of the lightest
-    frequencies: of each coordinate that a spring, servo or soft stop acts on, by (joint, index),
-        the largest √(k/m) [rad/s], m the inertia that the coordinate moves within the mechanism
+    frequencies: of each coordinate, or value of a transmission, that a spring, servo or soft stop
+        acts on, by (name, index), the largest √(k/m) [rad/s], m the inertia that it moves within
+        the mechanism
     findings: what may be wrong, a sentence each
     """
 
@@ -80,10 +81,10 @@ class Diagnosis:
 def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
     """How a mechanism can move at a state, which rows are redundant, and what may be wrong.
 
-    Findings are joints that are open, coordinates outside their limits, singular coordinates,
-    springs whose oscillation the time step does not follow, masses that are far apart, and
-    positions near to which the mobility changes. Joints and transmissions that are switched off do
-    not count.
+    Findings are what is open, coordinates and values of transmissions outside their limits,
+    singular coordinates, springs whose oscillation the time step does not follow, masses that are
+    far apart, and positions near to which the mobility changes. Joints, transmissions and
+    constraints that are switched off do not count.
 
     state: without batch axes
     dt: time step [s] that springs are judged by
@@ -148,14 +149,18 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
             "start"
             for name, error in gaps.items()
         ),
-        *_outside(system, q, limits),
+        *_outside("joint", system.topology.joints, system.coordinate, q, limits),
+        *_outside(
+            *("transmission", system.topology.transmissions, system.value),
+            *(measured["values"], value_limits(system)[0]),
+        ),
         *(
             f"joint {name!r}: two of its coordinates turn it about the same axis here; start "
             "elsewhere, or take a joint with other axes"
             for name in locked
         ),
         *(
-            f"joint {name!r}: coordinate {k} oscillates at {w:.3g} rad/s, {w * dt:.2g} rad in a "
+            f"{name}: coordinate {k} oscillates at {w:.3g} rad/s, {w * dt:.2g} rad in a "
             f"step of {dt:g} s, which damps it out; take steps of {FOLLOWED / w:.1g} s to follow it"
             for (name, k), w in frequencies.items()
             if w * dt > FOLLOWED
@@ -177,7 +182,7 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
             _joints(system, q, limits, measured["errors"]),
             f"moving bodies: {moving.sum()}, joints: {len(topology.joints)}, coordinates: "
             f"{system.coordinates}{f' ({held} locked)' if held else ''}, transmissions: "
-            f"{len(topology.transmissions)}\n"
+            f"{len(topology.transmissions)}, constraints: {len(topology.constraints)}\n"
             f"constraint rows: {len(G)}, of rank {rank}, degrees of freedom: {mobility}, redundant "
             f"rows: {len(G) - rank}\n"
             f"degrees of freedom by count (Grübler): {6 * moving.sum() - len(G)}"
@@ -185,50 +190,60 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
             + f"\nratio of masses: {ratio:.3g}",
         ]
     )
-    plain = {name.split("'", 1)[1][:-1]: n for name, n in redundant.items()}
     return Diagnosis(
         tables=tables,
         mobility=mobility,
         grubler=6 * int(moving.sum()) - len(G),
         rows=len(G),
         rank=rank,
-        redundant=plain,
+        redundant={_plain(name): n for name, n in redundant.items()},
         conditioning=conditioning,
-        open={name.split("'", 1)[1][:-1]: error for name, error in gaps.items()},
+        open={_plain(name): error for name, error in gaps.items()},
         singular=locked,
         mass_ratio=ratio,
-        frequencies=frequencies,
+        frequencies={(_plain(name), k): w for (name, k), w in frequencies.items()},
         findings=tuple(findings),
     )
 
 
 @partial(jax.jit, compiler_options=QUICK)
 def _measured(system: System, state: State) -> dict[str, Any]:
-    """Coordinates, errors, joints that are singular, and wrenches of groups on their bodies about
-    the centres of mass in body axes, (6, rows, elements) for each of an element's bodies.
+    """Coordinates, values of transmissions, errors, joints that are singular, and wrenches of
+    groups on their bodies about the centres of mass in body axes, (6, rows, elements) for each of
+    an element's bodies.
 
-    wrenches: of what is held, groups of joints and then of transmissions
-    along: of the coordinates of each group of joints; squares: M^-½ of all bodies
+    wrenches: of what is held, groups of joints, then of transmissions, then of constraints
+    along: of the coordinates of each group of joints, then of the values of each of transmissions
     """
     mechanism = prepare(system, 0)
     kinematics = system_kinematics(mechanism, with_unit_quaternions(state))
-    groups = mechanism.system.groups
+    groups, transmissions = mechanism.system.groups, mechanism.system.transmissions
     wrenches = [
-        wrenches_on_bodies(group, joint, range(6 - group.coupling.dof))
+        wrenches_on_bodies(group, joint, held)
         for group, joint in zip(groups, kinematics.joints, strict=True)
-        if group.coupling.dof < 6
+        if (held := _held_rows(group))
     ]
-    for group in mechanism.system.transmissions:
+    values = jnp.zeros(system.values, system.mass.dtype)
+    along = [
+        coordinate_wrenches(group, joint) if group.coupling.dof else None
+        for group, joint in zip(groups, kinematics.joints, strict=True)
+    ]
+    for group in transmissions:
+        value, sides = transmission_rows(mechanism, group, kinematics)
+        rows = np.arange(len(value))[:, None]
+        values = values.at[np.array(group.start)[None] + rows].set(value)
+        along.append(sides)
         if group.held:
-            sides = transmission_rows(mechanism, group, kinematics)[1]
             wrenches.append(tuple(side[:, np.array(group.held)] for side in sides))
     locked = jnp.zeros(len(system.topology.joints), bool)
     for group, joint in zip(groups, kinematics.joints, strict=True):
         if group.coupling.dof > 1:
             locked = locked.at[np.array(group.joints)].set(singular(group, joint))
     errors = element_errors(mechanism, state)
-    wrenches += [rows.H for rows in kinematics.constraints]
-    elements = groups, mechanism.system.transmissions, mechanism.system.constraints
+    for group, rows in zip(mechanism.system.constraints, kinematics.constraints, strict=True):
+        if held := _held_rows(group):
+            wrenches.append(tuple(side[:, : len(held)] for side in rows.H))
+    elements = groups, transmissions, mechanism.system.constraints
     firsts = np.cumsum([0, len(system.topology.joints), len(system.topology.transmissions)])
     for n, of_kind in zip(firsts, elements, strict=True):
         for group in of_kind:
@@ -237,39 +252,56 @@ def _measured(system: System, state: State) -> dict[str, Any]:
                 errors = errors.at[n + np.array(group.members)].multiply(on)
     return {
         "q": coordinates(system, state),
+        "values": values,
         "errors": errors,
         "singular": locked,
         "wrenches": wrenches,
-        "along": [
-            coordinate_wrenches(group, joint) if group.coupling.dof else None
-            for group, joint in zip(groups, kinematics.joints, strict=True)
-        ],
+        "along": along,
     }
 
 
+def _held_rows(group: JointGroup | TransmissionGroup | ConstraintGroup) -> tuple[int, ...]:
+    """Rows of an element that hold positions."""
+    if isinstance(group, TransmissionGroup):
+        return group.held
+    if isinstance(group, ConstraintGroup):
+        return tuple(range(group.constraint.position_rows))
+    return tuple(range(6 - group.coupling.dof))
+
+
 def _blocks(system: System, measured: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Rows (rows, 6 bodies) of each joint and transmission that holds something, by what it is."""
-    groups: list[Group] = [group for group in system.groups if group.coupling.dof < 6]
-    groups += [group for group in system.transmissions if group.held]
-    groups += system.constraints
+    """Rows (rows, 6 bodies) of each element that holds something, by what it is."""
+    groups = [group for group in system.all_groups if _held_rows(group)]
+    blocks = {}
+    for group, sides in zip(groups, measured["wrenches"], strict=True):
+        for i in range(len(group.members)):
+            if group.enabled is not None and not np.asarray(group.enabled)[i] > 0:
+                continue
+            blocks[_named(system, group, i)] = _rows(system, _ends(group, i), sides, i)
+    return blocks
+
+
+def _named(system: System, group: JointGroup | TransmissionGroup | ConstraintGroup, i: int) -> str:
+    """What element i of a group is, and its name."""
     topology = system.topology
-    all_names = {
+    names = {
         "joint": topology.joints,
         "transmission": topology.transmissions,
         "constraint": topology.constraints,
     }
-    blocks = {}
-    for group, sides in zip(groups, measured["wrenches"], strict=True):
-        names = all_names[group.element]
-        for i, member in enumerate(group.members):
-            if group.enabled is not None and not np.asarray(group.enabled)[i] > 0:
-                continue
-            if isinstance(group, JointGroup):
-                bodies = group.child[i], group.parent[i]
-            else:
-                bodies = group.bodies[i]
-            blocks[f"{group.element} {names[member]!r}"] = _rows(system, bodies, sides, i)
-    return blocks
+    return f"{group.element} {names[group.element][group.members[i]]!r}"
+
+
+def _plain(label: str) -> str:
+    """The name in what `_named` says."""
+    return label.split("'", 1)[1][:-1]
+
+
+def _ends(group: JointGroup | TransmissionGroup | ConstraintGroup, i: int) -> tuple[int, ...]:
+    """The bodies that element i of a group acts on."""
+    if isinstance(group, JointGroup):
+        return group.child[i], group.parent[i]
+    return group.bodies[i]
 
 
 def _rows(system: System, bodies: Any, sides: Any, i: int) -> np.ndarray:
@@ -285,8 +317,9 @@ def _rows(system: System, bodies: Any, sides: Any, i: int) -> np.ndarray:
 def _frequencies(
     system: System, measured: Mapping[str, Any], free: np.ndarray
 ) -> dict[tuple[str, int], float]:
-    """√(k/m) of each coordinate with a stiffness k; free: motions that no row resists, (6 bodies,
-    mobility).
+    """√(k/m) of each coordinate or value with a stiffness k, by what has it and its index.
+
+    free: motions that no row resists, (6 bodies, mobility)
     """
     moving = np.array(system.topology.moving, bool)
     inertia = np.zeros((len(moving), 6, 6))
@@ -295,33 +328,41 @@ def _frequencies(
     free = free.reshape(len(moving), 6, -1)[moving]
     mass = np.einsum("bik,bij,bjl->kl", free, inertia[moving], free)
     found = {}
-    for group, sides in zip(system.groups, measured["along"], strict=True):
+    groups = (*system.groups, *system.transmissions)
+    for group, sides in zip(groups, measured["along"], strict=True):
         for law in group.laws:
             k = getattr(law, "stiffness", None)
             if k is None:
                 continue
-            for i, (j, *bodies) in enumerate(
-                zip(group.joints, group.child, group.parent, strict=True)
-            ):
-                row = _rows(system, bodies, sides, i)[law.coordinate]
+            for i in range(len(group.members)):
+                row = _rows(system, _ends(group, i), sides, i)[law.coordinate]
                 speeds = row.reshape(len(moving), 6)[moving].ravel() @ free.reshape(-1, len(mass))
                 # The speed that a unit impulse along the coordinate gives it.
                 mobility = speeds @ np.linalg.lstsq(mass, speeds, rcond=None)[0]
-                key = system.topology.joints[j], law.coordinate
+                key = _named(system, group, i), law.coordinate
                 frequency = float(np.sqrt(max(float(np.asarray(k)[i]) * mobility, 0.0)))
                 found[key] = max(frequency, found.get(key, 0.0))
     return found
 
 
-def _outside(system: System, q: np.ndarray, limits: np.ndarray) -> list[str]:
-    """A sentence for each coordinate outside its limits."""
+def _outside(
+    element: str,
+    names: Sequence[str],
+    place: Callable[[str], slice],
+    q: np.ndarray,
+    limits: np.ndarray,
+) -> list[str]:
+    """A sentence for each coordinate, or value of a transmission, outside its limits.
+
+    place: of an element's numbers by its name, in q and in the limits
+    """
     found = []
-    for name in system.topology.joints:
-        at = system.coordinate(name)
+    for name in names:
+        at = place(name)
         for k in range(at.start, at.stop):
             lower, upper = limits[k]
             if not lower - OPEN <= q[k] <= upper + OPEN:
-                start = f"joint {name!r} starts at {q[k]:.4g}"
+                start = f"{element} {name!r} starts at {q[k]:.4g}"
                 found.append(
                     f"{start} and is {_bounds(limits[k])}; start there or change the lock"
                     if lower == upper

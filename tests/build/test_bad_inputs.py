@@ -19,6 +19,7 @@ from jaxjoints.laws.law import Law
 from jaxjoints.laws.limits import Limits, Lock
 from jaxjoints.laws.softness import Softness
 from jaxjoints.laws.springs import Damping, SpringDamper
+from jaxjoints.laws.transmissions import Mimic
 from jaxjoints.model.system import WORLD
 from jaxjoints.simulate.door import check_time_step
 from support.refusals import SOLID, hinge_on_arm, refused, warned, world_with_arm
@@ -57,6 +58,15 @@ def test_mass_ratio_across_a_joint_warns():
     world.body("dust", mass=1e-7, inertia=(1e-9, 1e-9, 1e-9))
     with warned("'elbow'", "'arm'", "'dust'", "1e-07"):
         world.joint("elbow", Hinge(), child="dust", parent="arm")
+
+
+def test_mass_ratio_across_a_transmission_warns():
+    world = world_with_arm()
+    world.body("dust", mass=1e-7, inertia=(1e-9, 1e-9, 1e-9))
+    for name in ("arm", "dust"):
+        world.joint(f"of {name}", Hinge(), child=name)
+    with warned("'gear'", "'arm'", "'dust'", "1e-07"):
+        world.transmission("gear", Mimic(2.0), joints=["of arm", "of dust"])
 
 
 def test_inertia_must_be_symmetric():

@@ -18,6 +18,7 @@ from jaxjoints import (
     Residual,
     RollingDisc,
     RollingSphere,
+    RungeKutta,
     SemiImplicitEuler,
     Softness,
     SpringDamper,
@@ -191,6 +192,26 @@ def test_runs_converge_to_those_of_rbdl(name, level):
     assert_first_order(errors)
     assert_first_order(drifts)
     assert errors[-1] < 5e-3
+
+
+@pytest.mark.slow
+def test_rows_of_accelerations_are_of_fourth_order_under_runge_kutta():
+    system, state = recorded("rolling_coin", by_acceleration)
+    run = RECORDED["rolling_coin"]["run"]
+    wanted, scheme = body_pose(jnp.array(run["q"][-1])), RungeKutta()
+
+    @jax.jit
+    def end(dt, steps):
+        one = lambda _, state: step(system, state, dt=dt, scheme=scheme)[0]  # noqa: E731
+        return jax.lax.fori_loop(0, steps, one, state)
+
+    errors = []
+    for dt in (20e-3, 10e-3):
+        found = body_poses(system, end(dt, round(run["t"][-1] / dt)))
+        found = jax.tree.map(lambda x: x[..., 0], found)
+        errors.append(np.linalg.norm(error_twist(wanted.inverse() @ found)))
+    assert 3.8 < np.log2(errors[0] / errors[1]) < 4.2
+    assert errors[1] < 2e-8
 
 
 @pytest.mark.slow

@@ -249,7 +249,9 @@ def three():
             str(i), mass=1.0 + i, inertia=inertia, pose=pose, velocity=(0, 0, speed, 0, 0, 0)
         )
     world.constraint("mid", Midpoint(), bodies=["0", "1", "2"])
-    return world.build()
+    # Of bodies 1 and 2 apart from the first, its error grows at half the first's speed.
+    with pytest.warns(UserWarning, match="'mid': it moves off its surface at 0.5 m/s"):
+        return world.build()
 
 
 def test_three_bodies_share_a_constraint_and_keep_their_momentum():
@@ -420,6 +422,42 @@ def test_bad_constraints_are_refused_by_name():
     world.constraint("pin", Pivot(PIVOT), bodies="bob")
     with pytest.warns(UserWarning, match="constraint 'pin': its error is 0.2 at the start"):
         world.build()
+    world.body("dust", mass=1e-7, inertia=(1e-9, 1e-9, 1e-9))
+    with pytest.warns(UserWarning, match="constraint 'tie': 'dust' of 1e-07 kg and 'bob' of 1.3"):
+        world.constraint("tie", Pivot(PIVOT), bodies=["bob", "dust"])
+
+
+def test_a_start_that_rows_do_not_allow_is_warned_of():
+    world = jj.SystemBuilder()
+    world.body("ball", mass=MASS, inertia=INERTIA, pose=(0.0, 0.0, 0.5))
+    world.constraint("roll", RollingBall(0.5), bodies="ball", enabled=True)
+    system, _ = world.build()
+    slip = {"ball": (0.3, 0.0, 0.0, 0.0, 0.0, 0.0)}
+    place = {"ball": (0.0, 0.0, 0.5)}
+    with pytest.warns(UserWarning, match="constraint 'roll': it moves off its surface at 0.3 m/s"):
+        system.state(pose=place, velocity=slip)
+    system.state(pose=place, velocity={"ball": (0.5, 0.0, 0.0, 0.0, 1.0, 0.0)})
+    system.with_constraint("roll", enabled=0.0).state(velocity=slip)
+
+
+def test_what_a_scheme_or_an_answer_cannot_hold_is_refused_by_name():
+    world = jj.SystemBuilder()
+    world.body("box", mass=MASS, inertia=INERTIA)
+    world.joint("lift", jj.Slider((0.0, 0.0, 1.0)), child="box")
+    world.constraint(
+        "height", Pivot((0.0, 0.0, 0.0)), bodies="box", softness=jj.Softness(0.5, 0.01)
+    )
+    system, state = world.build()
+    with refused("RungeKutta: constraint 'height' is softened by cfm", "Rattle"):
+        jj.step(system, state, dt=1e-3, scheme=jj.RungeKutta())
+    with refused("accelerations: constraint 'height' is softened by cfm", "Compliance"):
+        jj.dynamics.accelerations(system, state)
+    world = jj.SystemBuilder()
+    world.body("box", mass=MASS, inertia=INERTIA)
+    world.joint("lift", jj.Slider((0.0, 0.0, 1.0)), child="box")
+    world.constraint("height", Pivot((0.0, 0.0, 0.0)), bodies="box")
+    with refused("linear_model: 'height' makes coordinates depend", "independent="):
+        jj.dynamics.linear_model(*world.build())
 
 
 @pytest.mark.slow

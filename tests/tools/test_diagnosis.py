@@ -1,5 +1,7 @@
 """Diagnosis: degrees of freedom and redundant rows of known mechanisms, and what it finds."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -96,6 +98,59 @@ def test_a_spring_that_the_step_does_not_follow_is_named():
     np.testing.assert_allclose(found.frequencies["pivot", 0], expected, rtol=1e-12)
     assert "joint 'pivot': coordinate 0 oscillates at 197 rad/s" in found.findings[0]
     assert diagnose(system, state, dt=1e-3).findings == ()
+
+
+def tendon(laws, slide=0.0):
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    for name, mass in (("a", 1.0), ("b", 3.0)):
+        world.body(name, mass=mass, inertia=(0.1, 0.1, 0.1))
+        world.joint(name, jj.Slider(), child=name, q=slide)
+    sum_of_both = jj.transmissions.Weighted((1.0, 1.0))
+    world.transmission("tendon", sum_of_both, joints=["a", "b"], laws=laws)
+    return world.build()
+
+
+def test_laws_of_a_transmission_are_looked_at_as_those_of_joints():
+    found = diagnose(*tendon(jj.SpringDamper(stiffness=3e4)), dt=1e-2)
+    # Along a sum of two ways an impulse meets 1/(1/m + 1/M).
+    np.testing.assert_allclose(found.frequencies["tendon", 0], np.sqrt(3e4 * 4 / 3), rtol=1e-12)
+    assert found.findings[0].startswith("transmission 'tendon': coordinate 0 oscillates at 200")
+    with pytest.warns(UserWarning, match="'tendon': value 0 starts at 0.8, outside its upper 0.5"):
+        outside = tendon(jj.Limits(upper=0.5), slide=0.4)
+    (finding,) = diagnose(*outside).findings
+    assert finding.startswith("transmission 'tendon' starts at 0.8, outside [-inf, 0.5]")
+
+
+@jj.struct
+class Rolls(jj.Constraint):
+    """A ball of radius 0.5 about the origin of a body's frame rolls on z = 0."""
+
+    position_rows: ClassVar[int] = 1
+    velocity_rows: ClassVar[int] = 2
+    acceleration_rows: ClassVar[int] = 1
+
+    def position(self, poses, t):
+        return poses.p[2] - 0.5
+
+    def velocity(self, poses, twists, t):
+        v, ω = twists[:3, 0], twists[3:, 0]
+        return jnp.stack([v[0] - 0.5 * ω[1], v[1] + 0.5 * ω[0]])
+
+    def acceleration(self, poses, twists, rates, t):
+        return rates[2]
+
+
+def test_rows_of_rolling_count_neither_of_joints_nor_of_constraints():
+    for custom in (False, True):
+        world = jj.SystemBuilder()
+        pose = {"pose": (0.0, 0.0, 0.5)} if custom else {}
+        world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1), **pose)
+        if custom:
+            world.constraint("roll", Rolls(), bodies="ball")
+        else:
+            world.joint("roll", jj.RollingSphere(0.5), child="ball")
+        found = diagnose(*world.build())
+        assert (found.mobility, found.rows, found.redundant) == (5, 1, {})
 
 
 @pytest.mark.slow

@@ -47,17 +47,19 @@ def check_ends(owner: str, bodies: Mapping[str, BodySpec], child: str, parent: s
         )
 
 
-def warn_of_mass_ratio(owner: str, bodies: Mapping[str, BodySpec], child: str, parent: str) -> None:
-    """Warn if the masses of the two bodies differ by more than the solver's precision bears."""
-    if parent == WORLD or not (bodies[child].moving and bodies[parent].moving):
+def warn_of_mass_ratio(owner: str, bodies: Mapping[str, BodySpec], names: Sequence[str]) -> None:
+    """Warn if masses of the bodies of an element differ by more than the solver's precision bears.
+
+    names: of the bodies, `WORLD` among them or not
+    """
+    masses = {name: bodies[name].mass for name in names if name != WORLD and bodies[name].moving}
+    if not masses or is_traced(tuple(masses.values())):
         return
-    masses = bodies[child].mass, bodies[parent].mass
-    if is_traced(masses):
-        return
-    if max(masses) > MASS_RATIO * min(masses):
+    light, heavy = (of(masses, key=lambda name: masses[name]) for of in (min, max))
+    if masses[heavy] > MASS_RATIO * masses[light]:
         warnings.warn(
-            f"{owner}: {child!r} of {masses[0]:g} kg and {parent!r} of {masses[1]:g} kg differ "
-            f"by more than {MASS_RATIO:g} in mass; the solve loses that many digits",
+            f"{owner}: {light!r} of {masses[light]:g} kg and {heavy!r} of {masses[heavy]:g} kg "
+            f"differ by more than {MASS_RATIO:g} in mass; the solve loses that many digits",
             stacklevel=3,
         )
 
