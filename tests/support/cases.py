@@ -20,8 +20,8 @@ def mostly_slow(
     Raises: ValueError for a name that no case has.
     """
     named = {name(case): case for case in cases}
-    if unknown := [name for name in (*default, *sweep) if name not in named]:
-        raise ValueError(f"no cases are called {unknown}; there are {list(named)}")
+    if unknown := {*default, *sweep} - named.keys():
+        raise ValueError(f"no cases are called {sorted(unknown)}; there are {list(named)}")
 
     def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
         if name in sweep:
