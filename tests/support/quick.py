@@ -1,5 +1,7 @@
 """How tests compile: that costs them most of their time, the programs themselves little.
 
+The core of the library is tested with the optimizations that users have too: `default_flags`.
+
 There is no cache of compiled programs on disk: writing it takes a tenth of the time of the tests,
 and what they read again saves them a sixtieth.
 """
