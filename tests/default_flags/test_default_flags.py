@@ -42,7 +42,12 @@ def found_by(*parts):
 
 @pytest.fixture(scope="module")
 def found():
-    return found_by("build_step_and_rollout", "loop_with_a_stop")
+    return found_by("build_step_and_rollout")
+
+
+@pytest.fixture(scope="module")
+def looped():
+    return found_by("loop_with_a_stop")
 
 
 def fall(steps):
@@ -55,7 +60,7 @@ def test_the_flags_are_those_of_jax(found):
     assert found["flags"] == expected
 
 
-@pytest.mark.parametrize("what", ["built", "rolled", "differentiated"])
+@pytest.mark.parametrize("what", ["built", "rolled"])
 def test_numbers_have_single_precision(found, what):
     assert found[what] == ["float32"]
 
@@ -91,17 +96,24 @@ def test_energy_is_read_along_the_way(found):
     np.testing.assert_allclose(np.array(found["energies"])[:9], expected, rtol=ROUNDED)
 
 
-def test_a_rod_on_two_rails_turns_at_its_speed_until_its_stop(found):
+@pytest.mark.slow
+def test_derivatives_have_single_precision(looped):
+    assert looped["differentiated"] == ["float32"]
+
+
+@pytest.mark.slow
+def test_a_rod_on_two_rails_turns_at_its_speed_until_its_stop(looped):
     free = session.ANGLES[0] + session.TURNS * session.TURNING * session.FINE
-    w, x, y, z = np.array(found["turned"])
+    w, x, y, z = np.array(looped["turned"])
     angles = 2 * np.arctan2(z, w)
     np.testing.assert_allclose([x, y], 0.0, atol=ROUNDED)
     np.testing.assert_allclose(angles, [free, session.UPPER], atol=ROUNDED)
     centres = session.LENGTH / 2 * np.array([-np.cos(angles), np.sin(angles), 0 * angles])
-    np.testing.assert_allclose(found["centres"], centres, atol=ROUNDED)
+    np.testing.assert_allclose(looped["centres"], centres, atol=ROUNDED)
 
 
-def test_gradients_through_a_loop_and_a_stop_are_those_of_the_formulas(found):
+@pytest.mark.slow
+def test_gradients_through_a_loop_and_a_stop_are_those_of_the_formulas(looped):
     """Of the height L/2 sin φ of a rod's centre, by gravity, the stop and the mass.
 
     (I + m L²/4) φ'' = m L/2 (g_x sin φ + g_y cos φ), where φ is φ₀ + ω t without gravity. A step
@@ -113,10 +125,10 @@ def test_gradients_through_a_loop_and_a_stop_are_those_of_the_formulas(found):
     share = MASS * half / (session.MOMENT + MASS * half**2)
     pushed = [session.FINE**2 * np.sum(left * f(angle)) for f in (np.sin, np.cos)]
     by_gravity = half * np.cos(end) * share * np.array(pushed)
-    np.testing.assert_allclose(np.array(found["by gravity"])[:2, 0], by_gravity, rtol=ROUNDED)
+    np.testing.assert_allclose(np.array(looped["by gravity"])[:2, 0], by_gravity, rtol=ROUNDED)
     by_stop = [0.0, half * np.cos(session.UPPER)]
-    np.testing.assert_allclose(found["by stop"], by_stop, atol=ROUNDED)
-    np.testing.assert_allclose(found["by mass"], 0.0, atol=ROUNDED)
+    np.testing.assert_allclose(looped["by stop"], by_stop, atol=ROUNDED)
+    np.testing.assert_allclose(looped["by mass"], 0.0, atol=ROUNDED)
 
 
 @pytest.mark.slow
