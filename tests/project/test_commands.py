@@ -45,7 +45,7 @@ SMALLEST = {
     ],
     "tests/benchmarks/energy.py": [Run('--only "three-link chain"', ("mujoco",), sweep=True)],
     "tests/benchmarks/first_answer.py": [Run("--cases hinge --programs step")],
-    "tests/benchmarks/friction.py": [Run("--count 4 --links 1", sweep=True)],
+    "tests/benchmarks/friction.py": [Run("--count 4 --links 1")],
     "tests/benchmarks/fuzz.py": [
         Run("--count 1 --seconds 1", sweep=True),
         Run("--replay 17", sweep=True),
@@ -54,7 +54,9 @@ SMALLEST = {
         Run("chain5 --batch 32 --gradient --heaviest 2 --float64", ("jax_cuda12_plugin",), True),
         Run("chain5 --batch 32 --engines mjx", ("jax_cuda12_plugin", "mujoco.mjx"), True),
     ],
-    "tests/benchmarks/identification.py": [Run("--steps 20 --starts 1", ("mujoco.sysid",), True)],
+    "tests/benchmarks/identification.py": [
+        Run("--steps 20 --starts 1", ("plotly", "tabulate"), True)
+    ],
     "tests/benchmarks/rescues.py": [Run('--only "1 × 2"', sweep=True)],
     "tests/benchmarks/resting.py": [
         Run("ASSETS/ant.xml --batch 8 --steps 2 --rounds 1", ("gymnasium", "mujoco.mjx"), True)
@@ -67,7 +69,7 @@ SMALLEST = {
     ],
     "tests/benchmarks/run.py": [
         Run(
-            "--platform cpu --tables speed --cases chain5 --batches 2 --rounds 1"
+            "--platform cpu --tables speed --cases chain5 --batches 2 --rounds 1 --patience 900"
             ' --engines "jaxjoints,mujoco one core,mujoco all cores"',
             ("mujoco",),
         ),
