@@ -40,7 +40,7 @@ SMALLEST = {
     "tests/benchmarks/dynamics.py": [
         Run(
             "DATA/panda_arm.urdf --floating none --batch 2 --rounds 1 --float32",
-            ("pinocchio", "mujoco"),
+            ("pinocchio", "mujoco", "defusedxml"),
         )
     ],
     "tests/benchmarks/energy.py": [Run('--only "three-link chain"', ("mujoco",), sweep=True)],
@@ -55,16 +55,20 @@ SMALLEST = {
         Run("chain5 --batch 32 --engines mjx", ("jax_cuda12_plugin", "mujoco.mjx"), True),
     ],
     "tests/benchmarks/identification.py": [
-        Run("--steps 20 --starts 1", ("plotly", "tabulate"), True)
+        Run("--steps 20 --starts 1", ("plotly", "tabulate", "defusedxml"), True)
     ],
     "tests/benchmarks/rescues.py": [Run('--only "1 × 2"', sweep=True)],
     "tests/benchmarks/resting.py": [
-        Run("ASSETS/ant.xml --batch 8 --steps 2 --rounds 1", ("gymnasium", "mujoco.mjx"), True)
+        Run(
+            "ASSETS/ant.xml --batch 8 --steps 2 --rounds 1",
+            ("gymnasium", "mujoco.mjx", "defusedxml"),
+            True,
+        )
     ],
     "tests/benchmarks/robots.py": [
         Run(
             "ASSETS --only inverted_pendulum --batch 2 --out OUT",
-            ("gymnasium", "mujoco", "pinocchio"),
+            ("gymnasium", "pinocchio", "defusedxml"),
         )
     ],
     "tests/benchmarks/run.py": [
@@ -98,7 +102,7 @@ SMALLEST = {
     ],
     "tests/benchmarks/throws.py": [Run("--throws 2 --bodies capsule --tile 4")],
     "tests/benchmarks/touching.py": [
-        Run("ASSETS --only hopper --rest none", ("gymnasium", "mujoco"), True),
+        Run("ASSETS --only hopper --rest none", ("gymnasium", "mujoco", "defusedxml"), True),
     ],
     "tests/benchmarks/trajectories.py": [Run("--only throw --iterations 1", ("mujoco.mjx",), True)],
     "tests/benchmarks/windows.py": [Run("--windows 2 --seeds 1 --budget 1", sweep=True)],
