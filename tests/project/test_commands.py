@@ -48,7 +48,7 @@ SMALLEST = {
     "tests/benchmarks/friction.py": [Run("--count 4 --links 1")],
     "tests/benchmarks/fuzz.py": [
         Run("--count 1 --seconds 1", sweep=True),
-        Run("--replay 17", sweep=True),
+        Run("--replay 0", sweep=True),
     ],
     "tests/benchmarks/gpu_programs.py": [
         Run("chain5 --batch 32 --gradient --heaviest 2 --float64", ("jax_cuda12_plugin",), True),
