@@ -1,12 +1,50 @@
 """Batches spread over several devices: each device computes the environments that it holds."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import jax
 from jax import Array
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from .compiler import platform
+
+F = TypeVar("F", bound=Callable)
+
+
+def computed_where(argument: str) -> Callable[[F], F]:
+    """Functions whose programs are made for the platform on which an argument's arrays are put.
+
+    JAX computes there, but tells it only when it lowers a program. What is traced already, inside
+    of a `jit` of the user, is left to `jax.default_device`.
+    """
+
+    def decorated(function: F) -> F:
+        position = list(inspect.signature(function).parameters).index(argument)
+
+        @wraps(function)
+        def there(*arguments: Any, **named: Any) -> Any:
+            given = arguments[position:][:1] or named.get(argument)
+            device = _device(jax.tree.leaves(given))
+            if device is None or device.platform == platform():
+                return function(*arguments, **named)
+            with jax.default_device(device):
+                return function(*arguments, **named)
+
+        return cast(F, there)
+
+    return decorated
+
+
+def _device(arrays: Iterable[Any]) -> jax.Device | None:
+    """A device on which one of the arrays is put; None where JAX is free to choose."""
+    for x in arrays:
+        if isinstance(x, Array) and not isinstance(x, jax.core.Tracer) and x.committed:
+            return min(x.devices(), key=lambda device: device.id)
+    return None
 
 
 def placement(arrays: Iterable[Any], axes: int) -> NamedSharding | None:

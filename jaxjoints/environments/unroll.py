@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
 from ..algebra.compiler import scan
-from ..algebra.devices import dealt_out, placement
+from ..algebra.devices import computed_where, dealt_out, placement
 from ..algebra.pytree import map_trailing, replace, struct
 from ..model.state import Control, State
 from ..simulate.compilation import warn_of_compilation, warn_of_placement
@@ -42,6 +42,7 @@ class Transition:
     metrics: dict[str, Array]
 
 
+@computed_where("episode")
 def unroll(
     environment: Environment,
     episode: Episode,

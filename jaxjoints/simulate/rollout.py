@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
 from ..algebra.compiler import is_traced, scan
-from ..algebra.devices import dealt_out, placement
+from ..algebra.devices import computed_where, dealt_out, placement
 from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
@@ -75,6 +75,7 @@ def rollout(
 ) -> tuple[State, Any, Controller]: ...
 
 
+@computed_where("state")
 def rollout(
     system: System,
     state: State,

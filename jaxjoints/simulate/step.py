@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import NamedSharding
 
-from ..algebra.devices import on_each_device, placement
+from ..algebra.devices import computed_where, on_each_device, placement
 from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
 from ..model.state import STATE_RANKS, Control, Info, State, control_ranks
@@ -21,6 +21,7 @@ from .surface import measured
 DEFAULT_SCHEME = SemiImplicitEuler()
 
 
+@computed_where("state")
 def step(
     system: System,
     state: State,

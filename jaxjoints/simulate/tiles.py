@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from ..algebra.compiler import platform
 from ..algebra.devices import holders, on_each_device
 from ..assembly.layout import layout
 from ..model.system import System
@@ -52,29 +53,30 @@ def use_all_cores(count: int | None = None) -> int:
 
 
 def all_devices() -> NamedSharding | None:
-    """A batch spread over the devices of this process; None for one device, and where several
-    processes compute together.
+    """A batch spread over the devices of this process that programs are traced for; None for one
+    device, and where several processes compute together.
     """
-    count = jax.local_device_count()
-    if count == 1 or jax.process_count() > 1:
+    devices = jax.local_devices(backend=platform())
+    if len(devices) == 1 or jax.process_count() > 1:
         return None
-    mesh = jax.make_mesh((count,), ("devices",), axis_types=(AxisType.Auto,))
+    axes = {"axis_types": (AxisType.Auto,), "devices": devices}
+    mesh = jax.make_mesh((len(devices),), ("devices",), **axes)
     return NamedSharding(mesh, PartitionSpec("devices"))
 
 
 def cores() -> NamedSharding | None:
-    """A batch spread over the cores of a CPU, see `use_all_cores`; None on other backends."""
-    return all_devices() if jax.default_backend() == "cpu" else None
+    """A batch spread over the cores of a CPU, see `use_all_cores`; None on other platforms."""
+    return all_devices() if platform() == "cpu" else None
 
 
 def default_tile(system: System, batch: int, devices: int) -> int:
-    """Number of environments per tile; 0 for no tiles, as on all backends but CPUs.
+    """Number of environments per tile; 0 for no tiles, as on all platforms but CPUs.
 
     Tiles are of equal size, and every core gets the same number of them.
 
     batch: number of environments; devices: that share them
     """
-    if jax.default_backend() != "cpu":
+    if platform() != "cpu":
         return 0
     follows = any(slot.normal for slot in layout(system).slots)
     widest = WIDEST_FRICTION_TILE if follows else WIDEST_TILE

@@ -2,6 +2,7 @@
 
     python tests/benchmarks/accuracy.py              10 000 problems
     python tests/benchmarks/accuracy.py --share 0.05 fewer
+    python tests/benchmarks/accuracy.py --only "ring,chain of 10"
 
 Its tables are in README.md beside this file. Each problem is the same in both precisions and is
 solved exactly besides (`tests/support/reference.py`). A family is one batch, so that few programs
@@ -134,7 +135,7 @@ def counts(problem: RowProblem) -> list[str]:
     return [spread(needed) for needed, _ in found + warm]
 
 
-def main(share: float) -> list[Accuracy]:
+def main(share: float, families: dict[str, tuple[Hinges, int]] = FAMILIES) -> list[Accuracy]:
     """Both tables, as they are measured."""
     first = [("problems", *(f"ν = {x:g}" for x in SMOOTHING), "warm, ν = 0", "warm, ν = 0.001")]
     second = [
@@ -153,7 +154,7 @@ def main(share: float) -> list[Accuracy]:
         )
     ]
     everything = []
-    for name, (family, count) in FAMILIES.items():
+    for name, (family, count) in families.items():
         problem = family.problem(max(4, round(share * count)))
         first.append((name, *counts(problem)))
         found = accuracy(problem)
@@ -185,7 +186,12 @@ if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     options = argparse.ArgumentParser(description="How exact the solver is, and how many steps.")
     options.add_argument("--share", type=float, default=1.0, help="of the 10 000 problems")
-    everything = main(options.parse_args().share)
+    options.add_argument("--only", default="", help="parts of the names of families")
+    given = options.parse_args()
+    parts = given.only.split(",")
+    everything = main(
+        given.share, {k: x for k, x in FAMILIES.items() if any(part in k for part in parts)}
+    )
     condition, low = (
         np.concatenate(x)
         for x in zip(*((one.condition, one.velocity[1]) for one in everything), strict=True)

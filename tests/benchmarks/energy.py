@@ -1,6 +1,7 @@
 """How far the schemes stray from the exact motion, in energy and from their loops, beside MuJoCo.
 
     python tests/benchmarks/energy.py
+    python tests/benchmarks/energy.py --only four-bar
 
 Three links and the four-bar of `cases`, float64, one environment each, 1 s from rest: position
 error of a body's centre against RK4 at 0.1 ms, largest difference of the energy from that of the
@@ -8,6 +9,7 @@ start, largest gap of the loop. MuJoCo, where it is installed, holds the loop by
 with its default settings. The table is in README.md beside this file.
 """
 
+import argparse
 from collections.abc import Callable
 from functools import partial
 
@@ -26,6 +28,7 @@ except ImportError:
 
 STEPS = (0.001, 0.002, 0.005, 0.010)
 DURATION, FINE = 1.0, 1e-4
+MECHANISMS = {"three-link chain": chain(3), "four-bar": four_bar()}
 SCHEMES = {
     "semi-implicit Euler": jj.SemiImplicitEuler(),
     "the same, one projection": jj.SemiImplicitEuler(projections=1),
@@ -79,7 +82,10 @@ def theirs(mechanism, integrator: str, dt: float) -> tuple[np.ndarray, float, fl
 
 def main() -> None:
     """Print the table."""
-    for name, mechanism in (("three-link chain", chain(3)), ("four-bar", four_bar())):
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--only", default=",".join(MECHANISMS), help="of the two mechanisms")
+    for name in options.parse_args().only.split(","):
+        mechanism = MECHANISMS[name]
         engines = {key: ours(mechanism, scheme) for key, scheme in SCHEMES.items()}
         if mujoco is not None:
             for integrator in ("Euler", "implicitfast", "RK4"):

@@ -1,6 +1,7 @@
 """How reliably friction that follows normal forces is solved: three ways, on contacts at random.
 
     python tests/benchmarks/friction.py
+    python tests/benchmarks/friction.py --count 50 --links 1    a first look
 
 "coupled": Newton steps whose matrix knows that friction's bounds follow the normal force (what
 `Newton(friction="coupled")` takes); "frozen": symmetric steps, with the bounds that the last
@@ -8,6 +9,7 @@ iterate gives; "in turn": bounds frozen until ten steps have solved the rest. Th
 README.md beside this file.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -32,7 +34,6 @@ from support.contacts import contacts
 
 # Links, contacts of each, softness of the contacts as a share of the diagonal of A.
 FAMILIES = [(1, 1, 0.0), (1, 2, 0.0), (1, 2, 1e-2), (2, 2, 0.0), (2, 2, 1e-2), (3, 3, 1e-2)]
-COUNT = 500
 MOST = 60
 INNER = 10
 SOLVED = 1e-9
@@ -81,6 +82,10 @@ def steps(step, problem: RowProblem, most: int) -> np.ndarray:
 
 def main() -> list[dict]:
     """One line for each family, friction range and way."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--count", type=int, default=500, help="problems of a line")
+    options.add_argument("--links", type=int, default=3, help="of a mechanism, at most")
+    given = options.parse_args()
     ways = {
         "coupled": (coupled, MOST),
         "frozen": (frozen(1), MOST),
@@ -89,9 +94,9 @@ def main() -> list[dict]:
     head = "bodies, contacts of each, softness", "μ", "way", "solved", "median, 90 %, 99 % of those"
     print("| " + " | ".join([*head, "by 6", "by 12", "NaN"]) + " |")
     print("|---" * 8 + "|")
-    for links, touching, soft in FAMILIES:
+    for links, touching, soft in (family for family in FAMILIES if family[0] <= given.links):
         for friction in FRICTIONS:
-            problem = contacts(links, touching, COUNT, friction=friction, compliance=soft)
+            problem = contacts(links, touching, given.count, friction=friction, compliance=soft)
             for name, (step, most) in ways.items():
                 needed, broken = steps(step, problem, most)
                 solved = needed[needed <= most]
@@ -100,7 +105,7 @@ def main() -> list[dict]:
                     f"{links}, {touching}, {soft:g}",
                     f"{friction[0]} to {friction[1]}",
                     name,
-                    f"{len(solved) / COUNT:.1%}",
+                    f"{len(solved) / given.count:.1%}",
                     ", ".join(f"{np.ceil(x):.0f}" for x in spread),
                     f"{np.mean(needed <= 6):.1%}",
                     f"{np.mean(needed <= 12):.1%}",

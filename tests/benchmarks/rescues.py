@@ -1,12 +1,14 @@
 """How many steps of a rescue problems at random need that plain Newton steps leave unsolved.
 
     python tests/benchmarks/rescues.py
+    python tests/benchmarks/rescues.py --only "ring,2 × 2"
 
 500 mechanisms of hinges in their stops or 200 of contacts with friction, cold starts. A line has
 the problems that six plain steps leave unsolved, and those that some further steps of a rescue
 leave; the table is in README.md beside this file.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -35,6 +37,9 @@ CONTACTS = [(1, 2, 0.0), (1, 4, 1e-2), (2, 2, 0.0)]
 
 def main():
     """One line for each family and precision."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--only", default="", help="parts of the names of families")
+    parts = options.parse_args().only.split(",")
     families = {name: hinges.problem(HINGES_EACH) for name, hinges in HINGES.items()}
     for links, each, soft in CONTACTS:
         name = f"{links} × {each} contacts{', soft' if soft else ''}"
@@ -43,6 +48,8 @@ def main():
     print("| " + " | ".join(("problems", "precision", *map(str, STEPS))) + " |")
     print("|---" * (2 + len(STEPS)) + "|", flush=True)
     for name, problem in families.items():
+        if not any(part in name for part in parts):
+            continue
         for given in (problem, single(problem)):
             precision = given.rate.dtype
             found = [jax.jit(jj.Newton(rescue=steps).solve)(given) for steps in STEPS]

@@ -172,10 +172,10 @@ def drift(processes: list[Process], case: str, markdown: bool) -> None:
 
 
 def by_step(
-    processes: list[Process], table: Table, do: str, steps: tuple[float, ...], **request
+    processes: list[Process], table: Table, do: str, time_steps: tuple[float, ...], **request
 ) -> Iterator[tuple[str, str, str, Any]]:
     """Engine, time step, setting and result of a few environments, for each time step [s]."""
-    for dt in steps:
+    for dt in time_steps:
         facts, absent = answers(processes, do, batch=FEW, dt=dt, **request)
         table.without(absent)
         for process, found in facts.items():

@@ -65,11 +65,13 @@ def thrown(body: str, ground: str, batch: int, seed: int) -> tuple[jj.System, jj
 def main() -> None:
     """One line for each body, ground and precision."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--throws", type=int, default=10_000)
-    options.add_argument("--tile", type=int, default=100)
+    options.add_argument("--throws", type=int, default=10_000, help="of a line, at least")
+    options.add_argument("--tile", type=int, default=100, help="throws at once, at most")
     options.add_argument("--bodies", default=",".join(BODIES))
     options.add_argument("--friction", default="coupled", help='or "two passes"')
     given = options.parse_args()
+    if min(given.throws, given.tile) < 1:
+        options.error("--throws and --tile must be >= 1")
     print("| body, ground | precision | steps | unsolved | largest residual | at rest | time [s] |")
     print("|---" * 7 + "|")
     for body in given.bodies.split(","):
@@ -77,6 +79,12 @@ def main() -> None:
             for wide in (False, True):
                 jax.config.update("jax_enable_x64", wide)
                 line(body, ground, given.throws, given.tile, given.friction)
+
+
+def tiles(throws: int, most: int) -> tuple[int, int]:
+    """How many tiles of one size, `most` at most, hold so many throws or a few more; their size."""
+    count = -(-throws // most)
+    return count, -(-throws // count)
 
 
 def line(body: str, ground: str, throws: int, tile: int, friction: str) -> None:
@@ -95,14 +103,15 @@ def line(body: str, ground: str, throws: int, tile: int, friction: str) -> None:
         return jnp.sum(~ok), jnp.max(left), resting
 
     unsolved, worst, resting, began = 0, 0.0, 0, time.time()
-    for seed in range(throws // tile):
-        bad, left, still = run(*thrown(body, ground, tile, seed))
+    number, size = tiles(throws, tile)
+    for seed in range(number):
+        bad, left, still = run(*thrown(body, ground, size, seed))
         unsolved, worst, resting = (
             unsolved + int(bad),
             max(worst, float(left)),
             resting + int(still),
         )
-    count = throws // tile * tile
+    count = number * size
     cells = (
         f"{body}, {ground}",
         "float64" if jax.config.jax_enable_x64 else "float32",

@@ -1,6 +1,6 @@
 """How long the windows of a policy gradient must be where a task asks for patience.
 
-    python tests/benchmarks/windows.py [--windows 16,32,64,128] [--seeds 3]
+    python tests/benchmarks/windows.py [--windows 16,32,64,128] [--seeds 3] [--budget 204800]
 
 The arm of `swing_up` learns with windows of several lengths, discounts and starts, on the same
 budget of steps of the environment, beside evolution. All policies are judged by whole episodes that
@@ -18,7 +18,7 @@ import numpy as np
 from jaxjoints import environments, learning, struct
 from jaxjoints.environments.swing_up import LOWER, UPPER
 
-BUDGET, ENVS = 204_800, 64
+ENVS = 64
 
 
 @struct
@@ -46,6 +46,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--windows", default="16,32,64,128")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--budget", type=int, default=204_800, help="steps of the environments")
     options = parser.parse_args()
     task = environments.swing_up()
     fields = {name: getattr(task, name) for name in task.__dataclass_fields__}
@@ -61,11 +62,11 @@ def main():
         for seed in range(options.seeds):
             key, count = jax.random.key(seed), {"envs": ENVS}
             if window is None:
-                count["iterations"] = BUDGET // (ENVS * task.limit)
+                count["iterations"] = max(1, options.budget // (ENVS * task.limit))
                 found = learning.evolution(learned_on, key, **count)
             else:
                 count |= {"window": window, "discount": discount}
-                count["iterations"] = BUDGET // (ENVS * window)
+                count["iterations"] = max(1, options.budget // (ENVS * window))
                 found = learning.short_horizon(learned_on, key, **count)
             rows.append(judged(task, found.parameters))
             norms.append(np.max(found.norms))

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import webbrowser
 from pathlib import Path
 
 import pytest
@@ -45,10 +46,13 @@ def run(*arguments):
     return done.stdout, done.stderr, done.returncode
 
 
-def test_view_writes_a_page(robot, tmp_path, capsys):
+def test_view_writes_a_page_and_opens_it(robot, tmp_path, capsys, monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
     path = tmp_path / "motion.html"
-    assert main(["view", str(robot), "--seconds", "0.2", "--output", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}\n"
+    told = ["--root", str(tmp_path), "--seconds", "0.2", "--output", str(path), "--open"]
+    assert main(["view", str(robot), *told]) == 0
+    assert capsys.readouterr().out == f"{path}\n" and opened == [path.as_uri()]
     page = path.read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>") and "<title>pendulum</title>" in page
 

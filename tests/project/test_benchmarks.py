@@ -1,5 +1,6 @@
 """The benchmarks: mechanisms that are the same for all engines, and programs for a GPU."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxjoints import Limits, coordinates, rollout
+from jaxjoints.algebra.compiler import traced_for
 from support.mechanisms import chain
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -30,11 +32,29 @@ def final_angles(system, state):
     return jnp.sum(coordinates(system, final) ** 2)
 
 
-@pytest.mark.parametrize("differentiate", [lambda f: f, jax.grad], ids=["value", "gradient"])
-def test_a_limited_chain_lowers_for_a_gpu(differentiate):
-    system, state = chain(3, laws=[Limits(-0.5, 0.5)])
-    traced = jax.jit(differentiate(final_angles)).trace(system, state)
-    assert "stablehlo.while" in traced.lower(lowering_platforms=("cuda",)).as_text()
+@pytest.mark.parametrize(
+    "differentiate",
+    [lambda f: f, pytest.param(jax.grad, marks=pytest.mark.slow)],
+    ids=["value", "gradient"],
+)
+def test_a_limited_chain_lowers_for_a_gpu_with_its_kernels(differentiate):
+    """A Newton step is one kernel; a derivative has a kernel to factor and one for each solve."""
+    system, state = chain(2, laws=[Limits(-0.5, 0.5)])
+    with traced_for("gpu"):
+        traced = jax.jit(differentiate(final_angles)).trace(system, state)
+        lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert "stablehlo.while" in lowered
+    called = set(re.findall(r'name = "(\w+)"', lowered))
+    assert "factor_and_solve" in called
+    assert called >= {"factor", "solve"} or differentiate is not jax.grad
+
+
+@pytest.mark.parametrize(("throws", "most"), [(1, 100), (100, 100), (101, 100), (1300, 100)])
+def test_tiles_of_throws_hold_all_of_them(throws, most):
+    from throws import tiles
+
+    count, size = tiles(throws, most)
+    assert 1 <= size <= most and throws <= count * size < throws + count
 
 
 def test_kernels_of_a_loop_count_each_turn():

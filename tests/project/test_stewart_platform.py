@@ -25,7 +25,7 @@ def legs():
 @pytest.mark.slow
 def test_the_platform_stays_on_its_circle_and_is_shown(platform, tmp_path):
     with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
-        assert platform.main(tmp_path / "page.html") < CLOSE
+        assert platform.main(page=tmp_path / "page.html") < CLOSE
     assert "rod 5" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 

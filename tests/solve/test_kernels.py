@@ -10,6 +10,7 @@ import pytest
 
 import jaxjoints as jj
 from jaxjoints.algebra.compiler import on_gpu, traced_for
+from jaxjoints.simulate.tiles import default_tile
 from jaxjoints.solve.factor import assemble, factor_scaled, solve, solve_corrected
 from jaxjoints.solve.kernels import ENVIRONMENTS, Unassembled, WholeFactor
 from support import mechanisms
@@ -17,9 +18,9 @@ from support.graphs import GRAPHS, dense_solve, problem, with_diagonal
 
 
 @pytest.fixture
-def interpreted():
-    """Programs are those of a GPU, their kernels interpreted."""
-    with traced_for("interpreted"):
+def by_gpu():
+    """Programs are those of a GPU; JAX interprets their kernels."""
+    with traced_for("gpu"):
         yield
 
 
@@ -48,7 +49,7 @@ def check(graph, r, batch, dtype, tolerance):
     plan, *given, A = problem(GRAPHS[graph], r, batch)
     sides, inverse = jax.tree.map(lambda x: jnp.asarray(x, dtype), given)
     own = [jnp.asarray(x) for x in numbers(plan, r, batch, dtype)]
-    with traced_for("interpreted"):
+    with traced_for("gpu"):
         found = by_kernels(plan, sides[0], inverse, *own)
     expected = by_levels(plan, sides, *own)
     for one, other in zip(found, expected, strict=True):
@@ -86,7 +87,7 @@ def test_rows_that_all_environments_share_are_not_spread():
     own = [jnp.asarray(x) for x in numbers(plan, 2, (5,), np.float64)]
     # One side of the two belongs to all environments, the other to each.
     H = (H[0], jnp.broadcast_to(H[1], (*H[1].shape[:3], 5)))
-    with traced_for("interpreted"):
+    with traced_for("gpu"):
         found = by_kernels(plan, H, inverse, *own)
         traced = str(jax.make_jaxpr(partial(by_kernels, plan))(H, inverse, *own))
     for one, other in zip(found, by_levels(plan, (H, Y), *own), strict=True):
@@ -94,7 +95,7 @@ def test_rows_that_all_environments_share_are_not_spread():
     assert "f64[6,2,10,1]" in traced and "f64[6,2,10,32]" in traced
 
 
-def test_rows_that_depend_on_others_take_nothing(interpreted):
+def test_rows_that_depend_on_others_take_nothing(by_gpu):
     """Two equal rows of a node: the second has a pivot of rounding, and no share of the impulse."""
     plan, sides, inverse, _ = problem(GRAPHS["single"], 3, (2,))
     sides = [[np.array(x) for x in side] for side in sides]
@@ -112,7 +113,7 @@ def test_rows_that_depend_on_others_take_nothing(interpreted):
     np.testing.assert_allclose(x[:2], first, rtol=1e-12)
 
 
-def test_vmap_of_kernels_is_a_batch(interpreted):
+def test_vmap_of_kernels_is_a_batch(by_gpu):
     plan, (H, _), inverse, _ = problem(GRAPHS["ring"], 2, (3,))
     H, inverse = jax.tree.map(jnp.asarray, (H, inverse))
     own = [jnp.asarray(x) for x in numbers(plan, 2, (3,), np.float64)]
@@ -149,7 +150,7 @@ def check_equal(found, expected, precise):
 def test_a_step_is_the_same_by_kernels():
     system, state = mechanisms.single(in_its_stops())
     expected, _ = jj.step(system, state, dt=5e-3)
-    with traced_for("interpreted"):
+    with traced_for("gpu"):
         found, info = jj.step(system, state, dt=5e-3)
     assert info.ok.all()
     check_equal(found, expected, precise=False)
@@ -161,7 +162,7 @@ def test_a_step_is_the_same_by_kernels():
 def test_a_rollout_and_its_gradient_are_the_same_by_kernels(make, precise):
     made = make() if precise else mechanisms.single(make())
     expected = rolled(*made)
-    with traced_for("interpreted"):
+    with traced_for("gpu"):
         assert on_gpu()
         found = rolled(*made)
     check_equal(found, expected, precise)
@@ -189,9 +190,19 @@ def thrown():
 def test_other_systems_and_schemes_are_the_same_by_kernels(make, scheme):
     system, state = make()[:2]
     expected, _ = jj.rollout(system, state, steps=3, dt=5e-3, scheme=scheme)
-    with traced_for("interpreted"):
+    with traced_for("gpu"):
         found, _ = jj.rollout(system, state, steps=3, dt=5e-3, scheme=scheme)
     check_equal(found, expected, precise=True)
+
+
+@pytest.fixture
+def beside_a_gpu(monkeypatch):
+    """JAX as on a machine with one GPU, which it takes by default; functions find the CPU there."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "device_count", lambda backend=None: 1)
+    jax.clear_caches()
+    yield jax.local_devices(backend="cpu")[0]
+    jax.clear_caches()
 
 
 def test_kernels_are_for_gpus():
@@ -202,9 +213,72 @@ def test_kernels_are_for_gpus():
         pass
 
 
-def test_kernels_are_for_what_one_device_computes(interpreted, monkeypatch):
+def test_programs_are_traced_for_the_default_device(beside_a_gpu):
+    """And traced anew where it is another one."""
+    kernels = jax.jit(lambda: jnp.array(on_gpu()))
+    assert kernels()
+    for there in (beside_a_gpu, "cpu"):
+        with jax.default_device(there):
+            assert not kernels()
+            assert default_tile(*mechanisms.pendulum()[:1], batch=64, devices=1) == 64
+    assert kernels()
+    assert default_tile(*mechanisms.pendulum()[:1], batch=64, devices=1) == 0
+
+
+@pytest.fixture
+def falling(beside_a_gpu):
+    """A pendulum on the CPU beside a GPU, a rollout of it, and what the rollout was traced for."""
+    system, state = mechanisms.pendulum(q=0.3)
+    seen = []
+
+    def look(state):
+        seen.append(on_gpu())
+        return jj.Control()
+
+    def run(state):
+        return jj.rollout(system, state, look, dt=1e-3, steps=2)[0]
+
+    return jax.device_put(state, beside_a_gpu), run, seen
+
+
+def test_states_on_a_cpu_are_simulated_without_kernels(falling):
+    state, run, seen = falling
+    run(state)
+    assert seen and not any(seen)
+
+
+@pytest.mark.slow
+def test_a_program_of_the_user_that_is_put_on_a_cpu_runs_its_kernels_there(falling):
+    """It is traced for the GPU, JAX's default, before JAX says where it runs."""
+    state, run, seen = falling
+    moved = jax.jit(run)(state)
+    assert seen and all(seen)
+    check_equal(moved, run(state), precise=True)
+
+
+def launches(lowered):
+    """How many kernels of Triton a lowered program has."""
+    return lowered.as_text().count("@__gpu$xla.gpu.triton")
+
+
+def test_what_a_program_is_lowered_for_decides_on_its_kernels():
+    """A GPU's program has them and nothing in their place; that of a CPU computes the same."""
+    plan, (H, Y), inverse, _ = problem(GRAPHS["chain"], 2, (3,))
+    H, Y, inverse = jax.tree.map(jnp.asarray, (H, Y, inverse))
+    own = [jnp.asarray(x) for x in numbers(plan, 2, (3,), np.float64)]
+    with traced_for("gpu"):
+        traced = by_kernels.trace(plan, H, inverse, *own)
+        on_cpu, for_gpu = traced.lower(), traced.lower(lowering_platforms=("cuda",))
+    assert launches(on_cpu) == 0 and launches(for_gpu) == 3  # a factor, two solves
+    assert len(for_gpu.as_text()) < len(on_cpu.as_text())
+    found = on_cpu.compile()(H, inverse, *own)
+    for one, other in zip(found, by_levels(plan, (H, Y), *own), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-11)
+
+
+def test_kernels_are_for_what_one_device_computes(beside_a_gpu, monkeypatch):
     """XLA would gather the batch of a kernel that stands outside `shard_map`."""
-    monkeypatch.setattr(jax, "device_count", lambda: 8)
+    monkeypatch.setattr(jax, "device_count", lambda backend=None: 8)
     assert not on_gpu()
     with traced_for("gpu"):
         assert on_gpu(), "one that is described"
