@@ -27,20 +27,32 @@ DIFFERENCED = 1e-7  # central differences of step 1e-5
 TIME = 0.3
 
 HAND_WRITTEN = [name for name, entry in CATALOG.items() if entry.coupling.batched]
-# Couplings written in all ways, whose derivations are not the longest programs. The derivatives of
-# the others are compiled once, in the slow run.
-SOME = (
-    *("hinge", "tilted hinge", "screw", "point on sphere", "slider", "ball", "universal", "planar"),
-    *("gimbal by hand", "slotted hinge by hand", "segmented plane point", "fixed axis", "rope"),
-    *("rolling sphere", "rolling disc", "linear motor", "spur gear", "bevel gear", "double ball"),
+# One coupling by hand, one by its poses, one by its errors; and kinds that a run by default meets.
+KINDS = ("hinge", "screw", "point on sphere")
+SOME = (*KINDS, "ball", "universal", "slotted hinge by hand", "rolling disc", "rope")
+# Couplings of further kinds. Of the others, laws that take a program of their own are asked before
+# a release.
+MORE = (
+    *("tilted hinge", "slider", "planar", "gimbal by hand", "segmented plane point", "fixed axis"),
+    *("rolling sphere", "linear motor", "spur gear", "bevel gear", "double ball"),
     *("constant velocity", "ball by rotation", "free with angles", "bead on an egg"),
 )
-# One coupling by hand, one by its poses, one by its errors.
-KINDS = ("hinge", "screw", "point on sphere")
-# The others, of which laws that take a program of their own are asked before a release.
-OTHERS = tuple(name for name in (*CATALOG, *SPEEDS) if name not in SOME)
-couplings = pytest.mark.parametrize("name", mostly_slow(CATALOG, default=SOME))
-with_speeds = pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=SOME))
+OTHERS = tuple(name for name in (*CATALOG, *SPEEDS) if name not in (*SOME, *MORE))
+# The couplings whose programs take longest to compile: all their laws are asked before a release.
+LONGEST = (
+    *("arm of three", "bead on a wire", "bead on a hill", "function driven"),
+    *("prismatic universal", "released universal", "double hinge"),
+)
+
+
+def of(names, default, sweep=LONGEST):
+    """The parameter of laws that are asked of couplings by their names."""
+    left_out = [name for name in names if name in sweep]
+    return pytest.mark.parametrize("name", mostly_slow(names, default=default, sweep=left_out))
+
+
+couplings = of(CATALOG, SOME)
+with_speeds = of([*CATALOG, *SPEEDS], SOME)
 # The library's couplings whose rows do not come from `pose` alone.
 WRITTEN = [
     name
@@ -246,7 +258,7 @@ def differenced(function, h=2e-3):
 # Rows on the surface
 
 
-@pytest.mark.parametrize("name", mostly_slow(CATALOG, default=("hinge",)))
+@of(CATALOG, ("hinge",))
 def test_motion_subspace_is_the_derivative_of_the_pose(name):
     case = Case(name)
     S = inverse(on_surface(name)[0].W)[:, case.errors :]
@@ -349,13 +361,7 @@ def test_errors_vanish_on_the_surface(name):
     assert_close(on_surface(name)[0].error, np.zeros((Case(name).errors, COUNT)), EXACT)
 
 
-@pytest.mark.parametrize(
-    "name",
-    mostly_slow(
-        [name for name, entry in CATALOG.items() if entry.turning is not None],
-        default=("hinge", "screw"),
-    ),
-)
+@of([name for name, entry in CATALOG.items() if entry.turning is not None], ("hinge", "screw"))
 def test_angles_wind_over_many_turns(name):
     case = Case(name)
     turn = np.eye(case.coupling.dof)[case.entry.turning][:, None]
@@ -375,15 +381,12 @@ def test_projection_lands_on_the_surface_and_stays_there(name):
     assert_close(again.q, q, EXACT)
 
 
-@pytest.mark.parametrize(
-    "name",
-    mostly_slow(
-        [
-            *(n for n in WRITTEN if n not in HAND_WRITTEN),
-            *("tilted hinge", "slotted hinge", "moving plane"),
-        ],
-        default=("moving plane",),
-    ),
+@of(
+    [
+        *(n for n in WRITTEN if n not in HAND_WRITTEN),
+        *("tilted hinge", "slotted hinge", "moving plane"),
+    ],
+    ("moving plane",),
 )
 def test_projection_is_the_pose_with_the_projected_coordinates(name):
     case = Case(name)
@@ -496,7 +499,7 @@ def test_values_and_derivatives_are_finite_where_charts_degenerate(name):
             assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
-@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=KINDS, sweep=OTHERS))
+@of([*CATALOG, *SPEEDS], KINDS, OTHERS)
 def test_gradients_are_transposed_derivatives_and_finite(name):
     case, T = Case(name), Case(name).off(1e-2)
     weights = case.random(6, seed=4)
@@ -547,7 +550,7 @@ def test_wrench_rates_are_differentiable(name):
 # By hand and derived
 
 
-@pytest.mark.parametrize("name", mostly_slow(WRITTEN, default=("hinge", "universal")))
+@of(WRITTEN, ("hinge", "universal"))
 def test_hand_written_rows_span_the_derived_ones(name):
     case, W = Case(name), on_surface(name)[0].W
     derived = rows_at(Derived(case.coupling), case.q)
@@ -587,7 +590,7 @@ RESISTED = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_slow(RESISTED, default=("hinge",)))
+@of(RESISTED, ("hinge",))
 def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name):
     case = Case(name)
 
@@ -609,7 +612,7 @@ def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name)
 # Precision, batches, parameters
 
 
-@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=KINDS, sweep=OTHERS))
+@of([*CATALOG, *SPEEDS], KINDS, OTHERS)
 def test_single_precision_comes_close(name):
     case, (rows, _) = Case(name), off_surface(name)
     single = jax.tree.map(
@@ -629,7 +632,7 @@ def test_single_precision_comes_close(name):
         assert_close(actual, expected, 1e-4)
 
 
-@pytest.mark.parametrize("name", mostly_slow([*CATALOG, *SPEEDS], default=("hinge",), sweep=OTHERS))
+@of([*CATALOG, *SPEEDS], ("hinge",), OTHERS)
 def test_batches_equal_loops(name):
     case = Case(name)
     shape = (3, 7)
@@ -657,7 +660,7 @@ def test_batches_equal_loops(name):
             assert_close(actual + 0 * loop, loop + 0 * actual, 1e-12)
 
 
-@pytest.mark.parametrize("name", mostly_slow(HAND_WRITTEN, default=("hinge",)))
+@of(HAND_WRITTEN, ("hinge",))
 def test_methods_take_trailing_axes(name):
     case = Case(name)
     T, q = case.off(1e-2), case.near
