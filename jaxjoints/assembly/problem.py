@@ -160,8 +160,9 @@ def _idle(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]
         return None
 
     def of_group(group):
-        off = jnp.zeros_like(group.q[:1]) if group.on is None else 1 - group.on
         rows, n = len(group.layout.wrenches), len(group.bodies[0])
+        off = jnp.zeros((1, n, *(1,) * (group.q.ndim - 2)), group.q.dtype)
+        off = off if group.on is None else 1 - group.on
         return _padded(plan, jnp.broadcast_to(off, (rows, n, *off.shape[2:])), 0)
 
     return _in_order(mechanism, plan, _joined(mechanism, *map(of_group, groups)))
