@@ -100,6 +100,11 @@ class SystemBuilder:
         self._constraints: dict[str, ConstraintSpec] = {}
         self._notes: list[str] = []
 
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        """Names of the bodies so far."""
+        return tuple(self._bodies)
+
     def body(
         self,
         name: str,

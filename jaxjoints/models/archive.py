@@ -12,16 +12,17 @@ import math
 import os
 import zipfile
 from collections.abc import Iterable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..build.checks.values import precision
-from .errors import LoadError, shown
+from .errors import LoadError, refusing, shown
 
 # Of the description; a reader refuses later ones.
 FORMAT = 1
@@ -76,32 +77,40 @@ def load(path: str | os.PathLike, *, modules: Iterable[str] = ()) -> dict[str, A
         that are unknown here; OSError for a file that cannot be opened.
     """
     name = Path(path).name
+    with open(path, "rb") as file, refusing(partial(LoadError, source=name)):
+        head, arrays = _unpacked(file, name)
+        if not isinstance(head, dict) or not isinstance(head.get("records"), dict):
+            raise LoadError("is no file that `save` wrote", source=name)
+        if head.get("format") != FORMAT:
+            raise LoadError(
+                f"has format {shown(head.get('format'))}, written by {LIBRARY} "
+                f"{shown(head.get('version'))}; this version reads format {FORMAT}",
+                source=name,
+            )
+        reader = _Reader(name, arrays, tuple(modules))
+        return {key: reader.read(key, value) for key, value in head["records"].items()}
+
+
+def _unpacked(file: BinaryIO, name: str) -> tuple[Any, list[np.ndarray]]:
+    """The description in a file and its arrays."""
     try:
-        with zipfile.ZipFile(path) as file:
-            size = sum(entry.file_size for entry in file.infolist())
+        with zipfile.ZipFile(file) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
             if size > MOST_BYTES:
                 raise LoadError(f"unpacks to {size} bytes; at most {MOST_BYTES}", source=name)
-            if file.getinfo(DESCRIPTION).file_size > MOST_DESCRIPTION:
+            if archive.getinfo(DESCRIPTION).file_size > MOST_DESCRIPTION:
                 raise LoadError(f"{DESCRIPTION} is too long", source=name)
-            head = json.loads(file.read(DESCRIPTION))
-            arrays = [
-                np.load(io.BytesIO(file.read(f"{i}.npy")), allow_pickle=False)
-                for i in range(len(file.namelist()) - 1)
+            head = json.loads(archive.read(DESCRIPTION))
+            return head, [
+                np.load(io.BytesIO(archive.read(f"{i}.npy")), allow_pickle=False)
+                for i in range(len(archive.namelist()) - 1)
             ]
-    except (zipfile.BadZipFile, KeyError, ValueError, RecursionError, EOFError) as error:
-        if isinstance(error, LoadError):
-            raise
-        raise LoadError(f"is no file that `save` wrote: {error}", source=name) from error
-    if not isinstance(head, dict) or not isinstance(head.get("records"), dict):
-        raise LoadError("is no file that `save` wrote", source=name)
-    if head.get("format") != FORMAT:
-        raise LoadError(
-            f"has format {shown(head.get('format'))}, written by {LIBRARY} "
-            f"{shown(head.get('version'))}; this version reads format {FORMAT}",
-            source=name,
-        )
-    reader = _Reader(name, arrays, tuple(modules))
-    return {key: reader.read(key, value) for key, value in head["records"].items()}
+    except LoadError:
+        raise
+    except Exception as error:
+        # Of a foreign file: whatever the unpacking stumbles over, `save` has not written it.
+        what = error or type(error).__name__
+        raise LoadError(f"is no file that `save` wrote: {what}", source=name) from error
 
 
 def _described(where: str, value: Any, arrays: list[np.ndarray]) -> Any:
@@ -149,6 +158,10 @@ class _Reader:
 
     def read(self, where: str, value: Any) -> Any:
         """A value from JSON; where: the field, for errors."""
+        with refusing(partial(self._error, where)):
+            return self._read(where, value)
+
+    def _read(self, where: str, value: Any) -> Any:
         if value is None or isinstance(value, (bool, str, int, float)):
             return value
         if isinstance(value, dict) and len(value) <= 2:
@@ -209,7 +222,7 @@ class _Reader:
         values = {field: self.read(f"{where}.{field}", x) for field, x in fields.items()}
         try:
             return found(**values)
-        except (TypeError, ValueError) as error:
+        except TypeError as error:
             raise self._error(where, str(error)) from error
 
 

@@ -1,5 +1,11 @@
 """LoadError and LoadWarning: what is wrong with a file, and what of it is not simulated."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import numpy as np
+
 
 class LoadError(ValueError):
     """A file that cannot be loaded: one sentence with file, line and element.
@@ -13,6 +19,35 @@ class LoadError(ValueError):
         self.source, self.line, self.element = source, line, element
         place = [source, None if line is None else f"line {line}", element]
         super().__init__(f"{', '.join(filter(None, place))}: {problem}")
+
+
+# Characters of an error of another library that are quoted.
+MOST_OF_AN_ERROR = 200
+# Makes the error that an element of the file is wrong, from a sentence.
+Refuse: TypeAlias = Callable[[str], LoadError]
+
+
+@contextmanager
+def refusing(refuse: Refuse) -> Iterator[None]:
+    """Whatever goes wrong while an element is read is the LoadError of that element.
+
+    Numbers that overflow, or that are divided by zero, go wrong too. Warnings that the caller has
+    made errors and packages that are not installed pass as they are.
+    """
+    try:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            yield
+    except (LoadError, Warning, ImportError):
+        raise
+    except Exception as error:
+        # A plain ValueError is a sentence of the builder's checks.
+        plain = type(error) is ValueError
+        raise refuse(str(error) if plain else _unforeseen(error)) from error
+
+
+def _unforeseen(error: Exception) -> str:
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"cannot be read ({what[:MOST_OF_AN_ERROR]}); check its numbers, or take it out"
 
 
 class LoadWarning(UserWarning):

@@ -4,8 +4,7 @@ What is fixed to each other becomes one body. Joints that follow each other with
 them become one joint with the coordinates of all.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,7 +21,7 @@ from ..couplings.rigid import Fixed
 from ..couplings.rotary import Hinge, Universal
 from ..laws.law import Law
 from ..model.system import WORLD
-from .errors import LoadError
+from .errors import Refuse, refusing
 
 # A principal moment counts as 0 below this share of the largest, or this radius of gyration [m].
 ZERO_SHARE, ZERO_RADIUS = 1e-14, 1e-6
@@ -36,8 +35,6 @@ IDENTITY = np.eye(3), np.zeros(3)
 
 # Pose of a frame in another: rotation matrix (3, 3) and position (3,).
 Frame: TypeAlias = tuple[np.ndarray, np.ndarray]
-# Makes the error that an element of the file is wrong, from a sentence.
-Refuse: TypeAlias = Callable[[str], LoadError]
 
 
 @dataclass(eq=False)
@@ -160,21 +157,14 @@ class Assembly:
         """
         tree, closing, roots = _spanning_tree(self.links, connections)
         for root in roots:
-            group = self._group(tree, root)
-            if root in free:
-                if group.mass <= 0:
-                    raise self.links[root].refuse(
-                        "has no mass, so it cannot be a free base; give it an inertia, or let it "
-                        "stand in the world"
-                    )
-                self._add_body(group, free[root])
-            else:
-                self._put(group, WORLD, pose)
-            self._add_from(tree, group)
+            with refusing(self.links[root].refuse):
+                base = self._base(tree, root, free, pose)
+            self._add_from(tree, base)
         for connection in closing:
             self.notes.append(f"joint {connection.name!r}: closes a loop")
         for connection in [*closing, *loops]:
-            self._add_loop(connection)
+            with refusing(connection.refuse):
+                self._add_loop(connection)
 
     def starts(self, joints: Iterable[str]) -> dict[str, int]:
         """Where the coordinates of each joint start in those of all, in order."""
@@ -184,31 +174,53 @@ class Assembly:
             total += self.dofs[joint]
         return places
 
+    def _base(
+        self, tree: dict[str, list[Connection]], root: str, free: Mapping[str, Frame], pose: Frame
+    ) -> _Group:
+        """A link without a parent with what is fixed to it, as a free body or in the world."""
+        group = self._group(tree, root)
+        if root not in free:
+            self._put(group, WORLD, pose)
+            return group
+        if group.mass <= 0:
+            raise self.links[root].refuse(
+                "has no mass, so it cannot be a free base; give it an inertia, or let it stand in "
+                "the world"
+            )
+        self._add_body(group, free[root])
+        return group
+
     def _add_from(self, tree: dict[str, list[Connection]], base: _Group) -> None:
         """Add what hangs on a group that is a body or stands in the world."""
         waiting = [(base, [step]) for step in _steps(base)]
         while waiting:
             start, path = waiting.pop()
-            last = path[-1].connection
-            group = self._group(tree, last.child)
-            if last.coupling is None or group.mass > 0:
-                self._add_body(group, None)
-                self._add_joint(start, path, group)
-                waiting += [(group, [step]) for step in _steps(group)]
-            elif not group.onward:
-                names = ", ".join(repr(step.connection.name) for step in path)
-                self.notes.append(f"joint {names}: moves no mass and is fixed where it starts")
-                for k, follower in enumerate([*(step.group for step in path[1:]), group]):
-                    self._put(follower, start.body[0], _at_start(path[: k + 1]))
-            elif len(group.onward) == 1:
-                onward = group.onward[0]
-                D = product(group.frames[onward.parent], onward.frame_D)
-                waiting.append((start, [*path, _Step(group, onward, D)]))
-            else:
-                raise group.links[0].refuse(
-                    f"has no mass and carries {len(group.onward)} joints; give it a mass and an "
-                    "inertia"
-                )
+            with refusing(path[-1].connection.refuse):
+                waiting += self._add_path(tree, start, path)
+
+    def _add_path(
+        self, tree: dict[str, list[Connection]], start: _Group, path: list[_Step]
+    ) -> list[tuple[_Group, list[_Step]]]:
+        """Add the body at the end of a path and the path as a joint; returns the paths onward."""
+        last = path[-1].connection
+        group = self._group(tree, last.child)
+        if last.coupling is None or group.mass > 0:
+            self._add_body(group, None)
+            self._add_joint(start, path, group)
+            return [(group, [step]) for step in _steps(group)]
+        if not group.onward:
+            names = ", ".join(repr(step.connection.name) for step in path)
+            self.notes.append(f"joint {names}: moves no mass and is fixed where it starts")
+            for k, follower in enumerate([*(step.group for step in path[1:]), group]):
+                self._put(follower, start.body[0], _at_start(path[: k + 1]))
+            return []
+        if len(group.onward) == 1:
+            onward = group.onward[0]
+            D = product(group.frames[onward.parent], onward.frame_D)
+            return [(start, [*path, _Step(group, onward, D)])]
+        raise group.links[0].refuse(
+            f"has no mass and carries {len(group.onward)} joints; give it a mass and an inertia"
+        )
 
     def _group(self, tree: dict[str, list[Connection]], first: str) -> _Group:
         """The links that are fixed to a link, and the joints that lead on.
@@ -231,8 +243,12 @@ class Assembly:
         return group
 
     def _add_body(self, group: _Group, pose: Frame | None) -> None:
+        with refusing(group.links[0].refuse):
+            self._declare_body(group, pose)
+        self._put(group, self.prefix + group.links[0].name, IDENTITY)
+
+    def _declare_body(self, group: _Group, pose: Frame | None) -> None:
         first = group.links[0]
-        name = self.prefix + first.name
         mass, com, inertia = _together(group)
         raised = _positive(inertia, mass)
         if raised is not inertia:
@@ -245,17 +261,15 @@ class Assembly:
                 f"{first.kind} {first.name!r}: no rigid body has the principal moments "
                 f"{[float(f'{x:.3g}') for x in moments]}; kept as they are"
             )
-        with refusing(first.refuse):
-            self.builder.body(
-                name,
-                mass=mass,
-                com=com,
-                inertia=raised,
-                pose=None if pose is None else (pose[1], pose[0]),
-                balance_inertia=self.balance_inertia,
-                allow_unphysical=True,
-            )
-        self._put(group, name, IDENTITY)
+        self.builder.body(
+            self.prefix + first.name,
+            mass=mass,
+            com=com,
+            inertia=raised,
+            pose=None if pose is None else (pose[1], pose[0]),
+            balance_inertia=self.balance_inertia,
+            allow_unphysical=True,
+        )
 
     def _put(self, group: _Group, body: str, frame: Frame) -> None:
         """Say which body carries the links of a group; frame: that of the first link in it."""
@@ -310,30 +324,18 @@ class Assembly:
                 self.coordinates[connection.name] = self.prefix + name, len(q) - connection.dof
         self.dofs[self.prefix + name] = len(q)
         limited = any(effort is not None for effort in efforts)
-        with refusing(connections[-1].refuse):
-            self.builder.joint(
-                self.prefix + name,
-                coupling,
-                child=child,
-                parent=parent,
-                frame_C=(C[1], C[0]),
-                frame_D=(D[1], D[0]),
-                laws=laws,
-                max_effort=[UNBOUNDED if e is None else e for e in efforts] if limited else None,
-                q=q if q and placed else None,
-                enabled=connections[-1].enabled,
-            )
-
-
-@contextmanager
-def refusing(refuse: Refuse) -> Iterator[None]:
-    """Turn a ValueError of the builder into the LoadError of an element."""
-    try:
-        yield
-    except LoadError:
-        raise
-    except ValueError as error:
-        raise refuse(str(error)) from error
+        self.builder.joint(
+            self.prefix + name,
+            coupling,
+            child=child,
+            parent=parent,
+            frame_C=(C[1], C[0]),
+            frame_D=(D[1], D[0]),
+            laws=laws,
+            max_effort=[UNBOUNDED if e is None else e for e in efforts] if limited else None,
+            q=q if q and placed else None,
+            enabled=connections[-1].enabled,
+        )
 
 
 def product(*frames: Frame) -> Frame:

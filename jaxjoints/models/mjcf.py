@@ -8,7 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Literal
 
 import numpy as np
@@ -27,11 +27,11 @@ from ..laws.springs import Damping, SpringDamper
 from ..laws.transmissions import Follower, Weighted
 from ..model.system import WORLD
 from .actuators import Actuator
-from .errors import LoadError
+from .errors import LoadError, Refuse, refusing
 from .files import Roots
 from .fluid import InertiaBoxDrag
 from .geometry import Box, Capsule, Cylinder, Mesh, Plane, Shape, Sphere, Visual, ellipsoid
-from .mechanism import IDENTITY, Assembly, Connection, Frame, Link, product, refusing
+from .mechanism import IDENTITY, Assembly, Connection, Frame, Link, product
 from .mjcf_source import Prepared
 from .model import Model
 from .report import Report
@@ -39,12 +39,21 @@ from .xml import FileLimits, read_source, read_xml
 
 # Impedances are kept off 0 and 1, as in MuJoCo.
 LEAST_IMPEDANCE, MOST_IMPEDANCE = 1e-4, 0.9999
+# Below this a number counts as 0 in MuJoCo, and no less friction is in its contacts.
+LEAST, LEAST_FRICTION = 1e-15, 1e-5
+# In place of a `solref` whose numbers differ in sign.
+DEFAULT_SOLREF = 0.02, 1.0
 # What MuJoCo's flag "constraint" disables together.
 CONSTRAINTS = ("EQUALITY", "FRICTIONLOSS", "LIMIT", "CONTACT")
 # Groups of actuators that a file can switch off.
 ACTUATOR_GROUPS = 31
 # Geoms of higher groups are hidden unless asked for, as in MuJoCo's viewer.
 VISIBLE_GROUPS = 3
+# Kinds of elements, with the lists of them in MuJoCo's specification.
+LISTS = {
+    **{"BODY": "bodies", "JOINT": "joints", "GEOM": "geoms", "SITE": "sites"},
+    **{"EQUALITY": "equalities", "ACTUATOR": "actuators", "TENDON": "tendons"},
+}
 # Of tendons, what is skipped.
 TENDON_FIELDS = ("armature", "stiffnesspoly", "dampingpoly", "springyield", "actfrclimited")
 PLAIN = (0.5, 0.5, 0.5, 1.0)
@@ -114,28 +123,31 @@ def load_mjcf(
         advice = "MJCF is compiled by mujoco: pip install 'jaxjoints[mjcf]'"
         raise ImportError(advice) from error
     sizes = FileLimits() if limits is None else limits
+    roots = Roots(roots)
     data, name, folder = read_source(source, sizes)
-    root = read_xml(data, name, sizes)
-    if root.tag != "mujoco":
-        raise root.error("is no MJCF; its outermost element must be 'mujoco'")
     report = Report(name)
-    prepared = Prepared(root, folder, Roots(roots), sizes, report)
-    compiled = _compiled(mujoco, prepared)
-    reader = _Reader(mujoco, compiled, name, report, sizes)
-    gravity = compiled.opt.gravity * (not reader.disabled("GRAVITY"))
-    builder = SystemBuilder(gravity=gravity) if builder is None else builder
-    links = reader.links() | reader.between()
-    assembly = Assembly(builder, links, prefix, merge_fixed, balance_inertia=False)
-    actuators = reader.actuators()
-    assembly.add(reader.connections(), free=reader.free(), loops=reader.equalities_of_bodies())
-    reader.add_equalities_of_joints(assembly)
-    reader.add_tendons(assembly)
-    reader.add_fluid(assembly)
-    seen = reader.visuals(assembly) if visuals else ()
-    reader.add_contacts(assembly, contacts)
-    reader.list_skipped(visuals)
-    frames = dict(assembly.frames)
-    frames |= reader.sites(assembly)
+    with refusing(partial(LoadError, source=name)):
+        root = read_xml(data, name, sizes)
+        if root.tag != "mujoco":
+            raise root.error("is no MJCF; its outermost element must be 'mujoco'")
+        spec, compiled = _compiled(mujoco, Prepared(root, folder, roots, sizes, report))
+        reader = _Reader(mujoco, spec, compiled, name, report, sizes)
+        if builder is None:
+            gravity = compiled.opt.gravity * (not reader.disabled("GRAVITY"))
+            with refusing(partial(LoadError, source=name, element="option")):
+                builder = SystemBuilder(gravity=gravity)
+        links = reader.links() | reader.between()
+        assembly = Assembly(builder, links, prefix, merge_fixed, balance_inertia=False)
+        actuators = reader.actuators()
+        assembly.add(reader.connections(), free=reader.free(), loops=reader.equalities_of_bodies())
+        reader.add_equalities_of_joints(assembly)
+        reader.add_tendons(assembly)
+        reader.add_fluid(assembly)
+        seen = reader.visuals(assembly) if visuals else ()
+        reader.add_contacts(assembly, contacts)
+        reader.list_skipped(visuals)
+        frames = dict(assembly.frames)
+        frames |= reader.sites(assembly)
     report.notes += assembly.notes
     report.tell(strict)
     coordinates = assembly.coordinates
@@ -153,15 +165,15 @@ def load_mjcf(
     )
 
 
-def _compiled(mujoco: Any, prepared: Prepared) -> Any:
-    """MuJoCo's compiled model of a prepared file."""
+def _compiled(mujoco: Any, prepared: Prepared) -> tuple[Any, Any]:
+    """MuJoCo's specification and compiled model of a prepared file."""
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             spec = mujoco.MjSpec.from_string(prepared.text, assets=prepared.assets)
             model = spec.compile()
         prepared.report.notes += [f"MuJoCo says: {warning.message}" for warning in said]
-        return model
+        return spec, model
     except (ValueError, RuntimeError, mujoco.FatalError, UnicodeDecodeError) as error:
         text = " ".join(str(error).split())
         line = re.search(r"line (\d+)", text)
@@ -174,10 +186,28 @@ def _compiled(mujoco: Any, prepared: Prepared) -> Any:
         ) from error
 
 
-class _Reader:
-    """Reads MuJoCo's compiled model `m`."""
+def _reads(kind: str) -> Callable:
+    """For a method of `_Reader` that reads element i of a kind: whatever goes wrong in it is the
+    LoadError of this element.
+    """
 
-    def __init__(self, mujoco: Any, m: Any, source: str, report: Report, limits: FileLimits):
+    def decorated(method: Callable) -> Callable:
+        @wraps(method)
+        def read(self: "_Reader", i: int, *others: Any) -> Any:
+            with refusing(self._refuse(kind, i)):
+                return method(self, i, *others)
+
+        return read
+
+    return decorated
+
+
+class _Reader:
+    """Reads MuJoCo's compiled model `m`; its specification knows the lines of the file."""
+
+    def __init__(
+        self, mujoco: Any, spec: Any, m: Any, source: str, report: Report, limits: FileLimits
+    ):
         self.mujoco, self.m, self.source, self.report = mujoco, m, source, report
         self.kind = {
             name: int(value)
@@ -187,6 +217,14 @@ class _Reader:
         counts = {
             **{"BODY": m.nbody, "JOINT": m.njnt, "GEOM": m.ngeom, "SITE": m.nsite},
             **{"EQUALITY": m.neq, "ACTUATOR": len(m.actuator_trntype), "TENDON": m.ntendon},
+        }
+        self.lines = {
+            kind: {
+                i: int(line[1])
+                for i, element in enumerate(getattr(spec, elements))
+                if (line := re.fullmatch(r"line (\d+)", element.info))
+            }
+            for kind, elements in LISTS.items()
         }
         self.names = {kind: self._names(kind, n, limits.name) for kind, n in counts.items()}
         # Laws of actuators and locks by joint, made before the joints.
@@ -199,7 +237,7 @@ class _Reader:
         taken = set(given)
         for i, name in enumerate(given):
             if len(name) > most:
-                raise self._refuse(kind.lower(), name[:20])(f"name is longer than {most}")
+                raise self._error(kind, i, name[:20])(f"name is longer than {most}")
             if not name:
                 name = f"{kind.lower()} {i}"
                 while name in taken:
@@ -208,8 +246,13 @@ class _Reader:
             found.append(name)
         return found
 
-    def _refuse(self, kind: str, name: str) -> Callable[[str], LoadError]:
-        return partial(LoadError, source=self.source, element=f"{kind} {name!r}")
+    def _refuse(self, kind: str, i: int) -> Refuse:
+        """The error that element i of a kind makes."""
+        return self._error(kind, i, self.names[kind][i])
+
+    def _error(self, kind: str, i: int, name: str) -> Refuse:
+        element, line = f"{kind.lower()} {name!r}", self.lines[kind].get(i)
+        return partial(LoadError, source=self.source, line=line, element=element)
 
     def disabled(self, flag: str) -> bool:
         """Whether the file disables a part of MuJoCo's computation."""
@@ -233,17 +276,19 @@ class _Reader:
 
     def links(self) -> dict[str, Link]:
         """The bodies; the world is one without mass."""
-        m, found = self.m, {}
-        for i in range(m.nbody):
-            name = self._body(i)
-            R = _matrix(m.body_iquat[i])
-            refuse = self._refuse("body", name)
-            if name in found:
-                raise refuse("this name stands for the world; choose another")
-            mass = 0.0 if i == 0 else float(m.body_mass[i])
-            inertia = R @ np.diag(m.body_inertia[i]) @ R.T
-            found[name] = Link(name, refuse, mass, m.body_ipos[i].copy(), inertia, kind="body")
-        return found
+        links = [self._link(i) for i in range(self.m.nbody)]
+        for link in links[1:]:
+            if link.name == WORLD:
+                raise link.refuse("this name stands for the world; choose another")
+        return {link.name: link for link in links}
+
+    @_reads("BODY")
+    def _link(self, i: int) -> Link:
+        m, name, refuse = self.m, self._body(i), self._refuse("BODY", i)
+        R = _matrix(m.body_iquat[i])
+        mass = 0.0 if i == 0 else float(m.body_mass[i])
+        inertia = R @ np.diag(m.body_inertia[i]) @ R.T
+        return Link(name, refuse, mass, m.body_ipos[i].copy(), inertia, kind="body")
 
     def free(self) -> dict[str, Frame]:
         """Bodies with a free joint, and where they start."""
@@ -264,22 +309,25 @@ class _Reader:
 
     def connections(self) -> list[Connection]:
         """The joints: those of a body follow each other, with links without mass between."""
-        m, found = self.m, []
-        for i in range(1, m.nbody):
-            if self._is_free(i):
-                self._check_free(self._joints_of(i)[0])
-                continue
-            parent, child = self._body(int(m.body_parentid[i])), self._body(i)
-            joints, frame = self._joints_of(i), self._pose_of_body(i)
-            if m.body_mocapid[i] >= 0:
-                self.report.skip(f"motion of mocap body {child!r}, which stands still")
-            if not joints:
-                refuse = self._refuse("body", child)
-                found.append(Connection(child, refuse, parent, child, None, frame))
-            for k, j in enumerate(joints):
-                end = child if k == len(joints) - 1 else f"{child} after {self.names['JOINT'][j]}"
-                found.append(self._connection(j, parent, end, frame))
-                parent, frame = end, IDENTITY
+        return [c for i in range(1, self.m.nbody) for c in self._connections_of(i)]
+
+    @_reads("BODY")
+    def _connections_of(self, i: int) -> list[Connection]:
+        m = self.m
+        if self._is_free(i):
+            self._check_free(self._joints_of(i)[0])
+            return []
+        parent, child = self._body(int(m.body_parentid[i])), self._body(i)
+        joints, frame = self._joints_of(i), self._pose_of_body(i)
+        if m.body_mocapid[i] >= 0:
+            self.report.skip(f"motion of mocap body {child!r}, which stands still")
+        if not joints:
+            return [Connection(child, self._refuse("BODY", i), parent, child, None, frame)]
+        found = []
+        for k, j in enumerate(joints):
+            end = child if k == len(joints) - 1 else f"{child} after {self.names['JOINT'][j]}"
+            found.append(self._connection(j, parent, end, frame))
+            parent, frame = end, IDENTITY
         return found
 
     def between(self) -> dict[str, Link]:
@@ -288,9 +336,10 @@ class _Reader:
         for i in range(1, self.m.nbody):
             for j in self._joints_of(i)[:-1]:
                 name = f"{self._body(i)} after {self.names['JOINT'][j]}"
-                found[name] = Link(name, self._refuse("body", self._body(i)), kind="body")
+                found[name] = Link(name, self._refuse("BODY", i), kind="body")
         return found
 
+    @_reads("JOINT")
     def _connection(self, j: int, parent: str, child: str, frame: Frame) -> Connection:
         m = self.m
         name, kind = self.names["JOINT"][j], m.jnt_type[j]
@@ -314,7 +363,7 @@ class _Reader:
                     f"joint {name!r}: actuatorfrcrange {lower:g} to {upper:g} is ±{effort:g}"
                 )
         return Connection(
-            *(name, self._refuse("joint", name), parent, child, coupling),
+            *(name, self._refuse("JOINT", j), parent, child, coupling),
             frame_D=product(frame, anchor),
             frame_C=C,
             laws=[list(laws) for _ in q],
@@ -372,65 +421,74 @@ class _Reader:
 
     def actuators(self) -> list[Actuator]:
         """The actuators that act on joints; their servos become laws of these."""
-        m, found = self.m, []
-        driven = set()
-        control = 0
         counts = self._optional("actuator_ctrlnum")
-        for i in range(len(m.actuator_trntype)):
-            name = self.names["ACTUATOR"][i]
-            index, control = control, control + (int(counts[i]) if counts.size else 1)
-            arms = self._arms(i)
-            gain, bias = m.actuator_gaintype[i], m.actuator_biastype[i]
-            for field in ("damping", "dampingpoly", "armature", "delay"):
-                if self._optional(f"actuator_{field}")[i : i + 1].any():
-                    self.report.skip(f"{field} of actuator {name!r}")
-            if self._group_is_disabled(int(m.actuator_group[i])):
-                self.report.notes.append(f"actuator {name!r}: its group is off and is left out")
-                continue
-            plain = (
-                m.actuator_dyntype[i] == self.kind["mjDYN_NONE"]
-                and gain == self.kind["mjGAIN_FIXED"]
-                and bias in (self.kind["mjBIAS_NONE"], self.kind["mjBIAS_AFFINE"])
-                and control == index + 1
-            )
-            if arms is None or not plain or self.disabled("ACTUATION"):
-                self.report.skip(f"actuator {name!r}, whose kind is not simulated")
-                continue
-            gain = float(m.actuator_gainprm[i, 0])
-            constant, k, d = (-m.actuator_biasprm[i, :3]).tolist()
-            if bias == self.kind["mjBIAS_NONE"]:
-                constant = k = d = 0.0
-            ranges = {}
-            for field, row in (("ctrl", index), ("force", i)):
-                limited = getattr(m, f"actuator_{field}limited")[row]
-                numbers = getattr(m, f"actuator_{field}range")[row]
-                ranges[field] = tuple(numbers.tolist()) if limited else None
-            if self.disabled("CLAMPCTRL"):
-                ranges["ctrl"] = None
-            actuator = Actuator(name, index, arms, gain, -constant, ranges["ctrl"], ranges["force"])
-            if k or d:
-                (j, arm), *more = arms
-                if more or j in driven or k < 0 or d < 0:
-                    self.report.skip(f"actuator {name!r}, the second servo of a joint, or unstable")
-                    continue
-                driven.add(j)
-                effort = None
-                if ranges["force"] is not None:
-                    low, high = ranges["force"]
-                    effort = max(abs(low), abs(high)) * abs(arm)
-                    if low != -high:
-                        self.report.notes.append(
-                            f"actuator {name!r}: forcerange {low:g} to {high:g} is "
-                            f"±{effort / abs(arm):g}"
-                        )
-                aim = -constant / (k or d) / arm
-                aims = {"target" if k else "target_speed": aim}
-                servo = partial(_servo, k * arm * arm, d * arm * arm, effort, aims)
-                self.extra.setdefault(j, []).append(servo)
-                actuator = actuator.aiming("target" if k else "target_speed", (k or d) * arm)
-            found.append(actuator)
+        control, found = 0, []
+        driven: set[int] = set()
+        for i in range(len(self.m.actuator_trntype)):
+            count = int(counts[i]) if counts.size else 1
+            found.append(self._actuator(i, range(control, control + count), driven))
+            control += count
         names = self.names["JOINT"]
-        return [actuator.named(names) for actuator in found]
+        return [actuator.named(names) for actuator in found if actuator is not None]
+
+    @_reads("ACTUATOR")
+    def _actuator(self, i: int, controls: range, driven: set[int]) -> Actuator | None:
+        """An actuator that acts on joints, None for another.
+
+        controls: the numbers of its controls; driven: joints that have a servo, which it joins
+        """
+        m, name = self.m, self.names["ACTUATOR"][i]
+        arms = self._arms(i)
+        gain, bias = m.actuator_gaintype[i], m.actuator_biastype[i]
+        for field in ("damping", "dampingpoly", "armature", "delay"):
+            if self._optional(f"actuator_{field}")[i : i + 1].any():
+                self.report.skip(f"{field} of actuator {name!r}")
+        if self._group_is_disabled(int(m.actuator_group[i])):
+            self.report.notes.append(f"actuator {name!r}: its group is off and is left out")
+            return None
+        plain = (
+            m.actuator_dyntype[i] == self.kind["mjDYN_NONE"]
+            and gain == self.kind["mjGAIN_FIXED"]
+            and bias in (self.kind["mjBIAS_NONE"], self.kind["mjBIAS_AFFINE"])
+            and len(controls) == 1
+        )
+        if arms is None or not plain or self.disabled("ACTUATION"):
+            self.report.skip(f"actuator {name!r}, whose kind is not simulated")
+            return None
+        gain = float(m.actuator_gainprm[i, 0])
+        constant, k, d = (-m.actuator_biasprm[i, :3]).tolist()
+        if bias == self.kind["mjBIAS_NONE"]:
+            constant = k = d = 0.0
+        ranges = {}
+        for field, row in (("ctrl", controls[0]), ("force", i)):
+            limited = getattr(m, f"actuator_{field}limited")[row]
+            numbers = getattr(m, f"actuator_{field}range")[row]
+            ranges[field] = tuple(numbers.tolist()) if limited else None
+        if self.disabled("CLAMPCTRL"):
+            ranges["ctrl"] = None
+        actuator = Actuator(
+            *(name, controls[0], arms, gain, -constant, ranges["ctrl"], ranges["force"])
+        )
+        if not (k or d) or not arms:
+            return actuator
+        (j, arm), *more = arms
+        if more or j in driven or k < 0 or d < 0:
+            self.report.skip(f"actuator {name!r}, the second servo of a joint, or unstable")
+            return None
+        driven.add(j)
+        effort = None
+        if ranges["force"] is not None:
+            low, high = ranges["force"]
+            effort = max(abs(low), abs(high)) * abs(arm)
+            if low != -high:
+                self.report.notes.append(
+                    f"actuator {name!r}: forcerange {low:g} to {high:g} is ±{effort / abs(arm):g}"
+                )
+        aim = -constant / (k or d) / arm
+        aims = {"target" if k else "target_speed": aim}
+        servo = partial(_servo, k * arm * arm, d * arm * arm, effort, aims)
+        self.extra.setdefault(j, []).append(servo)
+        return actuator.aiming("target" if k else "target_speed", (k or d) * arm)
 
     def _group_is_disabled(self, group: int) -> bool:
         return 0 <= group < ACTUATOR_GROUPS and bool(self.m.opt.disableactuator >> group & 1)
@@ -446,7 +504,8 @@ class _Reader:
             return [(target, gear)] if gear and m.jnt_type[target] in scalar else None
         if kind == self.kind["mjTRN_TENDON"]:
             weights = self._weights(target)
-            return None if weights is None else [(j, gear * w) for j, w in weights]
+            # A joint without an arm is not moved.
+            return None if weights is None else [(j, gear * w) for j, w in weights if gear * w]
         return None
 
     def _weights(self, tendon: int) -> list[tuple[int, float]] | None:
@@ -460,35 +519,34 @@ class _Reader:
 
     def equalities_of_bodies(self) -> list[Connection]:
         """connect and weld as joints that close loops."""
-        m, found = self.m, []
-        for e in range(m.neq):
-            kind, name = m.eq_type[e], self.names["EQUALITY"][e]
-            if kind not in (self.kind["mjEQ_CONNECT"], self.kind["mjEQ_WELD"]):
-                continue
-            ends, frames = [], []
-            sites = m.eq_objtype[e] == self.kind["mjOBJ_SITE"]
-            for i in (int(m.eq_obj1id[e]), int(m.eq_obj2id[e])):
-                ends.append(self._body(int(m.site_bodyid[i]) if sites else i))
-                frames.append((_matrix(m.site_quat[i]), m.site_pos[i]) if sites else IDENTITY)
-            data = m.eq_data[e]
-            if not sites and kind == self.kind["mjEQ_CONNECT"]:
-                frames = [(np.eye(3), data[:3].copy()), (np.eye(3), data[3:6].copy())]
-            elif not sites:
-                anchor = np.eye(3), data[:3].copy()
-                frames = [product((_matrix(data[6:10]), data[3:6].copy()), anchor), anchor]
-            found.append(
-                Connection(
-                    *(name, self._refuse("equality", name), ends[0], ends[1]),
-                    Ball() if kind == self.kind["mjEQ_CONNECT"] else Fixed(),
-                    frame_D=frames[0],
-                    frame_C=frames[1],
-                    laws=[[]] * 3 if kind == self.kind["mjEQ_CONNECT"] else [],
-                    max_effort=[None] * 3 if kind == self.kind["mjEQ_CONNECT"] else [],
-                    q=[0.0] * 3 if kind == self.kind["mjEQ_CONNECT"] else [],
-                    enabled=self._switch(e),
-                )
-            )
-        return found
+        kinds = self.kind["mjEQ_CONNECT"], self.kind["mjEQ_WELD"]
+        return [self._closing(e) for e in range(self.m.neq) if self.m.eq_type[e] in kinds]
+
+    @_reads("EQUALITY")
+    def _closing(self, e: int) -> Connection:
+        m = self.m
+        connect = m.eq_type[e] == self.kind["mjEQ_CONNECT"]
+        ends, frames = [], []
+        sites = m.eq_objtype[e] == self.kind["mjOBJ_SITE"]
+        for i in (int(m.eq_obj1id[e]), int(m.eq_obj2id[e])):
+            ends.append(self._body(int(m.site_bodyid[i]) if sites else i))
+            frames.append((_matrix(m.site_quat[i]), m.site_pos[i]) if sites else IDENTITY)
+        data = m.eq_data[e]
+        if not sites and connect:
+            frames = [(np.eye(3), data[:3].copy()), (np.eye(3), data[3:6].copy())]
+        elif not sites:
+            anchor = np.eye(3), data[:3].copy()
+            frames = [product((_matrix(data[6:10]), data[3:6].copy()), anchor), anchor]
+        return Connection(
+            *(self.names["EQUALITY"][e], self._refuse("EQUALITY", e), ends[0], ends[1]),
+            Ball() if connect else Fixed(),
+            frame_D=frames[0],
+            frame_C=frames[1],
+            laws=[[]] * 3 if connect else [],
+            max_effort=[None] * 3 if connect else [],
+            q=[0.0] * 3 if connect else [],
+            enabled=self._switch(e),
+        )
 
     def _switch(self, e: int) -> bool | None:
         """None for an equality that is on, False for one that starts switched off."""
@@ -497,89 +555,96 @@ class _Reader:
 
     def add_equalities_of_joints(self, assembly: Assembly) -> None:
         """y - y0 = polynomial of x - x0, for coordinates y, x and their values y0, x0 in qpos0."""
-        m = self.m
         known = (self.kind["mjEQ_CONNECT"], self.kind["mjEQ_WELD"], self.kind["mjEQ_JOINT"])
-        for e in range(m.neq):
-            name = self.names["EQUALITY"][e]
-            if m.eq_type[e] not in known:
+        for e, kind in enumerate(self.m.eq_type):
+            if kind not in known:
+                name = self.names["EQUALITY"][e]
                 self.report.skip(f"equality {name!r}, whose kind is not simulated")
-            if m.eq_type[e] != self.kind["mjEQ_JOINT"]:
-                continue
-            y, x = int(m.eq_obj1id[e]), int(m.eq_obj2id[e])
-            start = m.qpos0[m.jnt_qposadr[y]]
-            coefficients = m.eq_data[e, :5].copy()
-            coefficients[0] += start
-            follower, i = assembly.coordinates[self.names["JOINT"][y]]
-            slopes = {(follower, i): 1.0}
-            if x < 0:
-                coefficients[1:] = 0.0
-            else:
-                # The polynomial of x, from that of x - x0.
-                shift = np.polynomial.Polynomial([-m.qpos0[m.jnt_qposadr[x]], 1.0])
-                moved = np.polynomial.Polynomial(coefficients)(shift)
-                coefficients = np.zeros(5)
-                coefficients[: len(moved.coef)] = moved.coef
-                slopes[assembly.coordinates[self.names["JOINT"][x]]] = -coefficients[1]
-            pair = tuple(dict.fromkeys(joint for joint, _ in reversed(slopes)))
-            starts = assembly.starts(pair)
-            places = {at: starts[at[0]] + at[1] for at in slopes}
-            total = sum(assembly.dofs[joint] for joint in pair)
-            if coefficients[2:].any():
-                if places[follower, i] != total - 1 or len(slopes) < 2:
-                    self.report.skip(f"equality {name!r}, a polynomial within a compound joint")
-                    continue
-                leader = next(place for at, place in places.items() if at != (follower, i))
-                record = Follower(Polynomial(coefficients, coordinates=(leader,)))
-            else:
-                weights = np.zeros(total)
-                for at, slope in slopes.items():
-                    weights[places[at]] = slope
-                record = Weighted(weights, float(coefficients[0]))
-            with refusing(self._refuse("equality", name)):
-                assembly.builder.transmission(
-                    assembly.prefix + name, record, joints=pair, enabled=self._switch(e)
-                )
+            if kind == self.kind["mjEQ_JOINT"]:
+                self._add_equality(e, assembly)
+
+    @_reads("EQUALITY")
+    def _add_equality(self, e: int, assembly: Assembly) -> None:
+        m, name = self.m, self.names["EQUALITY"][e]
+        y, x = int(m.eq_obj1id[e]), int(m.eq_obj2id[e])
+        start = m.qpos0[m.jnt_qposadr[y]]
+        coefficients = m.eq_data[e, :5].copy()
+        coefficients[0] += start
+        follower, i = assembly.coordinates[self.names["JOINT"][y]]
+        slopes = {(follower, i): 1.0}
+        if x < 0:
+            coefficients[1:] = 0.0
+        else:
+            # The polynomial of x, from that of x - x0.
+            shift = np.polynomial.Polynomial([-m.qpos0[m.jnt_qposadr[x]], 1.0])
+            moved = np.polynomial.Polynomial(coefficients)(shift)
+            coefficients = np.zeros(5)
+            coefficients[: len(moved.coef)] = moved.coef
+            slopes[assembly.coordinates[self.names["JOINT"][x]]] = -coefficients[1]
+        pair = tuple(dict.fromkeys(joint for joint, _ in reversed(slopes)))
+        starts = assembly.starts(pair)
+        places = {at: starts[at[0]] + at[1] for at in slopes}
+        total = sum(assembly.dofs[joint] for joint in pair)
+        if coefficients[2:].any():
+            if places[follower, i] != total - 1 or len(slopes) < 2:
+                self.report.skip(f"equality {name!r}, a polynomial within a compound joint")
+                return
+            leader = next(place for at, place in places.items() if at != (follower, i))
+            record = Follower(Polynomial(coefficients, coordinates=(leader,)))
+        else:
+            weights = np.zeros(total)
+            for at, slope in slopes.items():
+                weights[places[at]] = slope
+            record = Weighted(weights, float(coefficients[0]))
+        assembly.builder.transmission(
+            assembly.prefix + name, record, joints=pair, enabled=self._switch(e)
+        )
 
     def add_tendons(self, assembly: Assembly) -> None:
         """Tendons that are sums of coordinates, where a force acts along them."""
-        m = self.m
-        for t in range(m.ntendon):
-            name, weights = self.names["TENDON"][t], self._weights(t)
-            if weights is None:
-                self.report.skip(f"spatial tendon {name!r}")
-                continue
-            laws: list[Law] = []
-            low, high = (float(x) for x in m.tendon_lengthspring[t])
-            if m.tendon_stiffness[t]:
-                if low == high:
-                    laws.append(SpringDamper(float(m.tendon_stiffness[t]), rest=low))
-                else:
-                    k = float(m.tendon_stiffness[t])
-                    laws.append(Limits(low, high, stiffness=k, damping=0.0))
-            for field, law in (("damping", Damping), ("frictionloss", DryFriction)):
-                if value := float(getattr(m, f"tendon_{field}")[t]):
-                    laws.append(law(value))
-            if m.tendon_limited[t]:
-                margin = float(m.tendon_margin[t])
-                low, high = m.tendon_range[t]
-                weight = float(m.tendon_invweight0[t])
-                k, d = spring_of(m.tendon_solref_lim[t], m.tendon_solimp_lim[t], weight)
-                laws.append(Limits(low + margin, high - margin, stiffness=k, damping=d))
-            for field in TENDON_FIELDS:
-                if self._optional(f"tendon_{field}")[t : t + 1].any():
-                    self.report.skip(f"{field} of tendon {name!r}")
-            if not laws:
-                continue
-            places = [assembly.coordinates[self.names["JOINT"][j]] for j, _ in weights]
-            joints = tuple(dict.fromkeys(joint for joint, _ in places))
-            starts = assembly.starts(joints)
-            row = np.zeros(sum(assembly.dofs[joint] for joint in joints))
-            for (joint, i), (_, weight) in zip(places, weights, strict=True):
-                row[starts[joint] + i] += weight
-            with refusing(self._refuse("tendon", name)):
-                assembly.builder.transmission(
-                    assembly.prefix + name, Weighted(row), joints=joints, laws=laws
-                )
+        for t in range(self.m.ntendon):
+            self._add_tendon(t, assembly)
+
+    @_reads("TENDON")
+    def _add_tendon(self, t: int, assembly: Assembly) -> None:
+        m, name, weights = self.m, self.names["TENDON"][t], self._weights(t)
+        if weights is None:
+            self.report.skip(f"spatial tendon {name!r}")
+            return
+        laws: list[Law] = []
+        low, high = (float(x) for x in m.tendon_lengthspring[t])
+        if m.tendon_stiffness[t]:
+            if low == high:
+                laws.append(SpringDamper(float(m.tendon_stiffness[t]), rest=low))
+            else:
+                k = float(m.tendon_stiffness[t])
+                laws.append(Limits(low, high, stiffness=k, damping=0.0))
+        for field, law in (("damping", Damping), ("frictionloss", DryFriction)):
+            if value := float(getattr(m, f"tendon_{field}")[t]):
+                laws.append(law(value))
+        if m.tendon_limited[t]:
+            margin = float(m.tendon_margin[t])
+            low, high = m.tendon_range[t]
+            weight = float(m.tendon_invweight0[t])
+            k, d = spring_of(m.tendon_solref_lim[t], m.tendon_solimp_lim[t], weight)
+            laws.append(Limits(low + margin, high - margin, stiffness=k, damping=d))
+        for field in TENDON_FIELDS:
+            if self._optional(f"tendon_{field}")[t : t + 1].any():
+                self.report.skip(f"{field} of tendon {name!r}")
+        if not laws:
+            return
+        places = [assembly.coordinates[self.names["JOINT"][j]] for j, _ in weights]
+        joints = tuple(dict.fromkeys(joint for joint, _ in places))
+        starts = assembly.starts(joints)
+        row = np.zeros(sum(assembly.dofs[joint] for joint in joints))
+        for (joint, i), (_, weight) in zip(places, weights, strict=True):
+            row[starts[joint] + i] += weight
+        if not row.any():
+            self.report.skip(f"tendon {name!r}, whose coefficients add up to 0: it pulls nothing")
+            return
+        assembly.builder.transmission(
+            assembly.prefix + name, Weighted(row), joints=joints, laws=laws
+        )
 
     def add_fluid(self, assembly: Assembly) -> None:
         """Drag of a medium on each body by the box of its inertia."""
@@ -591,47 +656,61 @@ class _Reader:
         if np.asarray(m.geom_fluid).reshape(m.ngeom, -1)[:, 0].any():
             self.report.skip("fluidshape of geoms; the box of the inertia is taken")
         for i in range(1, m.nbody):
-            body, (position, rotation) = assembly.frames[self._body(i)]
-            if body == WORLD or m.body_mass[i] <= 0:
-                continue
-            a, b, c = m.body_inertia[i]
-            lengths = np.sqrt(6 / m.body_mass[i] * np.maximum([b + c - a, a + c - b, a + b - c], 0))
-            R, p = product((rotation, position), (_matrix(m.body_iquat[i]), m.body_ipos[i].copy()))
-            drag = InertiaBoxDrag(
-                R, p, lengths, float(m.opt.density), float(m.opt.viscosity), m.opt.wind.copy()
-            )
-            name = f"{assembly.prefix}medium on {self._body(i)}"
-            assembly.builder.field(name, drag, bodies=body)
+            self._add_drag(i, assembly)
+
+    @_reads("BODY")
+    def _add_drag(self, i: int, assembly: Assembly) -> None:
+        m = self.m
+        body, (position, rotation) = assembly.frames[self._body(i)]
+        if body == WORLD or m.body_mass[i] <= 0:
+            return
+        a, b, c = m.body_inertia[i]
+        lengths = np.sqrt(6 / m.body_mass[i] * np.maximum([b + c - a, a + c - b, a + b - c], 0))
+        R, p = product((rotation, position), (_matrix(m.body_iquat[i]), m.body_ipos[i].copy()))
+        drag = InertiaBoxDrag(
+            R, p, lengths, float(m.opt.density), float(m.opt.viscosity), m.opt.wind.copy()
+        )
+        name = f"{assembly.prefix}medium on {self._body(i)}"
+        assembly.builder.field(name, drag, bodies=body)
 
     # Shapes
 
     def sites(self, assembly: Assembly) -> dict[str, tuple[str, tuple[np.ndarray, np.ndarray]]]:
         """Body and pose of each site, by its name where no body has it."""
-        m, found = self.m, {}
+        found = {}
         for s, name in enumerate(self.names["SITE"]):
-            body, (position, rotation) = assembly.frames[self._body(int(m.site_bodyid[s]))]
-            R, p = product((rotation, position), (_matrix(m.site_quat[s]), m.site_pos[s].copy()))
+            body, (R, p) = self._site_frame(s, assembly)
             found[name if name not in assembly.frames else f"site {name}"] = body, (p, R)
         return found
 
+    @_reads("SITE")
+    def _site_frame(self, s: int, assembly: Assembly) -> tuple[str, Frame]:
+        m = self.m
+        body, (position, rotation) = assembly.frames[self._body(int(m.site_bodyid[s]))]
+        within = _matrix(m.site_quat[s]), m.site_pos[s].copy()
+        return body, product((rotation, position), within)
+
     def visuals(self, assembly: Assembly) -> list[tuple[Visual, bool]]:
         """Shapes of geoms, and whether they are meant to touch others."""
-        m, found = self.m, []
-        for g in range(m.ngeom):
-            touches = bool(m.geom_contype[g] or m.geom_conaffinity[g])
-            if m.geom_group[g] >= VISIBLE_GROUPS and not touches:
-                continue
-            shape = self._shape(g)
-            if shape is None:
-                self.report.skip("geom of a kind that is not shown")
-                continue
-            body, (R, p) = self._geom_frame(assembly, g)
-            color = np.array(m.geom_rgba[g], float)
-            if m.geom_matid[g] >= 0 and np.allclose(color, PLAIN):
-                color = np.array(m.mat_rgba[m.geom_matid[g]], float)
-            visual = Visual(body, (R, p), shape, tuple(np.clip(color, 0.0, 1.0).tolist()))
-            found.append((visual, touches))
-        return found
+        seen = (self._visual(g, assembly) for g in range(self.m.ngeom))
+        return [visual for visual in seen if visual is not None]
+
+    @_reads("GEOM")
+    def _visual(self, g: int, assembly: Assembly) -> tuple[Visual, bool] | None:
+        m = self.m
+        touches = bool(m.geom_contype[g] or m.geom_conaffinity[g])
+        if m.geom_group[g] >= VISIBLE_GROUPS and not touches:
+            return None
+        shape = self._shape(g)
+        if shape is None:
+            self.report.skip("geom of a kind that is not shown")
+            return None
+        body, (R, p) = self._geom_frame(assembly, g)
+        color = np.array(m.geom_rgba[g], float)
+        if m.geom_matid[g] >= 0 and np.allclose(color, PLAIN):
+            color = np.array(m.mat_rgba[m.geom_matid[g]], float)
+        visual = Visual(body, (R, p), shape, tuple(np.clip(color, 0.0, 1.0).tolist()))
+        return visual, touches
 
     def _geom_frame(self, assembly: Assembly, g: int) -> tuple[str, Frame]:
         m = self.m
@@ -681,7 +760,7 @@ class _Reader:
             ground = kinds[0] == plane and stands and kinds[1] in (*round_, self.kind["mjGEOM_BOX"])
             both_round = kinds[0] in round_ and kinds[1] in round_
             if wanted and (ground or (both_round and wanted == "all")):
-                self._add_contact(assembly, one, other)
+                self._add_contact(other, one, assembly)
                 added = True
             else:
                 left_out += 1
@@ -715,8 +794,9 @@ class _Reader:
                     continue
                 yield f, g
 
-    def _add_contact(self, assembly: Assembly, one: int, other: int) -> None:
-        """Let two geoms touch, of which the first may be a plane."""
+    @_reads("GEOM")
+    def _add_contact(self, other: int, one: int, assembly: Assembly) -> None:
+        """Let two geoms touch, of which `one` may be a plane."""
         names = self.names["GEOM"]
         parent, (R_D, p_D) = self._geom_frame(assembly, one)
         child, (R_C, p_C) = self._geom_frame(assembly, other)
@@ -730,16 +810,15 @@ class _Reader:
             shape_D, p_D = shapes.HalfSpace(), p_D + margin * R_D[:, 2]
         else:
             shape_D = self._touching(one, margin)
-        with refusing(self._refuse("geom", names[other])):
-            assembly.builder.contact(
-                f"{assembly.prefix}{names[other]} on {names[one]}",
-                *(self._touching(other), shape_D),
-                child=child,
-                parent=parent,
-                frame_C=(p_C, R_C),
-                frame_D=(p_D, R_D),
-                **surface,
-            )
+        assembly.builder.contact(
+            f"{assembly.prefix}{names[other]} on {names[one]}",
+            *(self._touching(other), shape_D),
+            child=child,
+            parent=parent,
+            frame_C=(p_C, R_C),
+            frame_D=(p_D, R_D),
+            **surface,
+        )
 
     def _touching(self, g: int, margin: float = 0.0) -> shapes.Shape:
         """The shape that touches in place of a geom, wider by a margin where it is round."""
@@ -763,20 +842,23 @@ class _Reader:
         )
         # Otherwise the means with the weights `solmix`, of which 0 counts beside 0 alone.
         weights = np.array([m.geom_solmix[x] for x in pair])
-        weights = weights if weights.max() > 0 else np.ones(len(pair))
+        weights = np.where(weights < LEAST, 0.0, weights)
+        weights = weights if weights.any() else np.ones(len(pair))
         weights = weights / weights.sum()
         mixed = weights @ solref if (solref[:, 0] > 0).all() else solref.min(axis=0)
         friction = np.max([m.geom_friction[x] for x in pair], axis=0)
         dimension = max(int(m.geom_condim[x]) for x in pair)
         inverse = sum(float(m.body_invweight0[m.geom_bodyid[x], 0]) for x in (one, other))
-        μ = float(friction[0]) if dimension >= 3 else 0.0
-        if μ and m.opt.cone == int(self.mujoco.mjtCone.mjCONE_PYRAMIDAL):
+        share = 1.0
+        if dimension >= 3 and m.opt.cone == int(self.mujoco.mjtCone.mjCONE_PYRAMIDAL):
             # The 2 (dimension - 1) edges of a pyramid, each a row with 2 μ² (1 + μ²) of this,
             # share the normal force.
-            inverse *= μ**2 * (1 + μ**2) / (float(m.opt.impratio) * (dimension - 1))
-        stiffness, damping = spring_of(mixed, weights @ solimp, inverse)
+            μ = max(float(friction[0]), LEAST_FRICTION)
+            inverse *= 1 + μ**2
+            share = μ**2 / (max(float(m.opt.impratio), LEAST) * (dimension - 1))
+        stiffness, damping = spring_of(mixed, weights @ solimp, inverse, share)
         return {
-            "friction": μ,
+            "friction": float(friction[0]) if dimension >= 3 else 0.0,
             "spinning": float(friction[1]) if dimension >= 4 else 0.0,
             "rolling": float(friction[2]) if dimension >= 6 else 0.0,
             "stiffness": stiffness,
@@ -802,20 +884,30 @@ class _Reader:
                 self.report.skip(f"{what} ({count})")
 
 
-def spring_of(solref: np.ndarray, solimp: np.ndarray, inverse_inertia: float) -> tuple:
+def spring_of(
+    solref: np.ndarray, solimp: np.ndarray, inverse_inertia: float, share: float = 1.0
+) -> tuple[float, float]:
     """Stiffness and damping of a constraint of MuJoCo, at its largest impedance.
+
+    MuJoCo's least values stand in the denominators: a body that turns about its own centre has no
+    inverse inertia for a force on it, and a time constant may be 0.
 
     solref: time constant [s] and damping ratio, or negative stiffness and damping per inertia
     solimp: impedances, of which the second is the largest
     inverse_inertia: of what the constraint moves [1/kg or 1/(kg m²)]
+    share: of R that counts, where several rows of MuJoCo are one constraint
+
+    Source: MuJoCo's `mj_makeImpedance`.
     """
     d = float(np.clip(solimp[1], LEAST_IMPEDANCE, MOST_IMPEDANCE))
     first, second = (float(x) for x in solref[:2])
+    if (first > 0) != (second > 0):
+        first, second = DEFAULT_SOLREF
     if first > 0:
-        b, k = 2 / (d * first), 1 / (d * first**2 * second**2)
+        b, k = 2 / max(LEAST, d * first), d / max(LEAST, (d * first * second) ** 2)
     else:
         b, k = -second / d, -first / d
-    R = (1 - d) / d * inverse_inertia
+    R = max(LEAST, (1 - d) / d * inverse_inertia) * share
     return k / R, b / R
 
 

@@ -8,9 +8,13 @@ import numpy as np
 
 from ..build.builder import SystemBuilder
 from ..model.state import Control, State
-from ..model.system import System
+from ..model.system import WORLD, System
 from .actuators import Actuator, control_of
+from .errors import shown
 from .geometry import Visual
+
+# Names in an error.
+MOST_NAMES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,17 @@ class Model:
     notes: tuple[str, ...] = ()
 
     def build(self) -> tuple[System, State]:
-        """The system and the state it starts from, as `SystemBuilder.build`."""
+        """The system and the state it starts from, as `SystemBuilder.build`.
+
+        Raises: ValueError where all links stand in the world and the builder has no body besides.
+        """
+        if self.frames and not self.builder.bodies:
+            links = [shown(link) for link in self.frames if link != WORLD]
+            raise ValueError(
+                f"model {shown(self.name)}: {', '.join(links[:MOST_NAMES])} "
+                f"{'stands' if len(links) == 1 else 'stand'} in the world and nothing moves; "
+                "give a link a joint that moves it, or the base with load_urdf(..., floating=True)"
+            )
         return self.builder.build()
 
     def control(self, system: System, values: Any) -> Control:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..algebra.options import near_matches
 from ..build.builder import SystemBuilder
 from ..build.checks.values import read_pose
 from ..couplings.linear import Slider
@@ -22,7 +23,7 @@ from ..laws.law import Law
 from ..laws.limits import Limits
 from ..laws.springs import Damping
 from ..laws.transmissions import Mimic, Weighted
-from .errors import LoadError, shown
+from .errors import LoadError, refusing, shown
 from .files import Refused, Roots
 from .geometry import GREY, Box, Capsule, Cylinder, Mesh, Shape, Sphere, Visual
 from .mechanism import (
@@ -33,12 +34,11 @@ from .mechanism import (
     Frame,
     Link,
     product,
-    refusing,
 )
 from .meshes import Unreadable, read_mesh
 from .model import Model
 from .report import Report
-from .xml import Element, FileLimits, read_source, read_xml
+from .xml import Element, FileLimits, read_source, read_xml, reads
 
 # Of each element what is read; all else is listed as skipped.
 KNOWN: dict[str, tuple[set[str], set[str]]] = {
@@ -70,6 +70,8 @@ KNOWN: dict[str, tuple[set[str], set[str]]] = {
     "mimic": ({"joint", "multiplier", "offset"}, set()),
 }
 BOUNDED = ("revolute", "prismatic")
+# Of which types `limit` is read, and `dynamics`; the format gives them for one coordinate.
+LIMITED, DAMPED = (*BOUNDED, "continuous"), (*BOUNDED, "continuous", "planar")
 TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 # Axes shorter than this have no direction.
 LEAST_AXIS = 1e-9
@@ -99,7 +101,9 @@ def load_urdf(
     joint is a `Mimic` transmission, which holds the joint by a force. Joints start at 0 or the
     nearest value within their limits, mimics at what they mimic. An effort or velocity of 0 means
     none is known. Limits of velocity are what a controller keeps to: they are numbers in
-    `Model.speed_limits`, and no force acts where a joint is faster.
+    `Model.speed_limits`, and no force acts where a joint is faster. Damping and friction of a
+    planar joint act on each of its coordinates. Its limit is skipped, as are limit and dynamics of
+    a floating joint.
 
     Links that fixed joints connect become one body, named after the first. A link without mass
     that a fixed joint carries joins its parent's body. One between two moving joints becomes no
@@ -148,31 +152,33 @@ def load_urdf(
     """
     sizes = FileLimits() if limits is None else limits
     roots = Roots(roots)
-    data, name, folder = read_source(source, sizes)
-    robot = read_xml(data, name, sizes)
-    if robot.tag != "robot":
-        raise robot.error("is no URDF; its outermost element must be 'robot'")
-    report = Report(name)
-    _list_skipped(robot, report)
-    _note_locks(robot, report)
-    elements = _named(robot, "link", sizes), _named(robot, "joint", sizes)
-    if not elements[0]:
-        raise robot.error("has no link; a robot has one at least")
-    links = {link: _link(element) for link, element in elements[0].items()}
-    joints = {joint: _connection(element, links) for joint, element in elements[1].items()}
-    mimics = _mimics(elements[1], joints)
-    _start_mimics(mimics, joints)
-    base = _base(links, joints)
-    builder = SystemBuilder(gravity=gravity) if builder is None else builder
-    assembly = Assembly(builder, links, prefix, merge_fixed, balance_inertia)
     stand = _frame_of(pose)
-    assembly.add(list(joints.values()), free={base: stand} if floating else {}, pose=stand)
-    for joint, (other, ratio, offset, element) in mimics.items():
-        _add_mimic(assembly, element, joint, other, ratio, offset)
-    shapes = _Shapes(roots, folder, sizes, assembly, report, _colors(robot))
-    seen = shapes.all("visual", elements[0]) if visuals else ()
-    touched = shapes.all("collision", elements[0]) if visuals else ()
-    speeds = _speeds(elements[1], assembly)
+    builder = SystemBuilder(gravity=gravity) if builder is None else builder
+    data, name, folder = read_source(source, sizes)
+    report = Report(name)
+    with refusing(partial(LoadError, source=name)):
+        robot = read_xml(data, name, sizes)
+        if robot.tag != "robot":
+            raise robot.error("is no URDF; its outermost element must be 'robot'")
+        _list_skipped(robot, report)
+        _list_of_joints(robot, report)
+        elements = _named(robot, "link", sizes), _named(robot, "joint", sizes)
+        if not elements[0]:
+            raise robot.error("has no link; a robot has one at least")
+        links = {link: _link(element) for link, element in elements[0].items()}
+        joints = {joint: _connection(element, links) for joint, element in elements[1].items()}
+        mimics = _mimics(elements[1], joints)
+        _start_mimics(mimics, joints)
+        base = _base(robot, links, joints)
+        assembly = Assembly(builder, links, prefix, merge_fixed, balance_inertia)
+        assembly.add(list(joints.values()), free={base: stand} if floating else {}, pose=stand)
+        for joint, (other, ratio, offset, element) in mimics.items():
+            with refusing(element.error):
+                _add_mimic(assembly, joints[joint], other, ratio, offset)
+        shapes = _Shapes(roots, folder, sizes, assembly, report, _colors(robot))
+        seen = shapes.all("visual", elements[0]) if visuals else ()
+        touched = shapes.all("collision", elements[0]) if visuals else ()
+        speeds = _speeds(elements[1], assembly)
     report.notes += assembly.notes
     report.tell(strict)
     return Model(
@@ -216,20 +222,34 @@ def _list_skipped(element: Element, report: Report) -> None:
             raise child.error("is a xacro macro; expand the file first, with the program xacro")
         else:
             inside = "" if element.tag == "robot" else f" of {element.tag}"
-            report.skip(child.tag.rpartition("}")[2] + inside, child)
+            space, _, tag = child.tag.rpartition("}")
+            # What is called as an element of the format is told from it.
+            extension = f" of {space[1:]}" if space and tag in KNOWN else ""
+            report.skip(tag + extension + inside, child)
 
 
-def _note_locks(robot: Element, report: Report) -> None:
-    """Note joints whose limits are equal."""
+def _list_of_joints(robot: Element, report: Report) -> None:
+    """Note joints whose limits are equal, and what is not read because of a joint's type."""
     for joint in robot.all("joint"):
-        limit = joint.only("limit")
+        name, kind = joint.attributes.get("name"), joint.attributes.get("type")
+        limit, dynamics, mimic = (joint.only(tag) for tag in ("limit", "dynamics", "mimic"))
         ends = {} if limit is None else limit.attributes
-        if "lower" in ends and "upper" in ends and joint.attributes.get("type") in BOUNDED:
+        if "lower" in ends and "upper" in ends and kind in BOUNDED:
             if limit.number("lower") == limit.number("upper"):
-                name = joint.attributes.get("name")
                 report.notes.append(f"joint {name!r}: its limits are equal and lock it")
+        # A fixed joint has nothing to limit or to damp.
+        if limit is not None and kind not in (*LIMITED, "fixed"):
+            report.skip(f"limit of {kind} joint {name!r}", limit)
+        bounds = [limit.number(side) for side in ("lower", "upper") if side in ends]
+        if kind == "continuous" and any(abs(bound) < UNBOUNDED for bound in bounds):
+            report.skip(f"lower and upper of continuous joint {name!r}", limit)
+        if dynamics is not None and kind not in (*DAMPED, "fixed"):
+            report.skip(f"dynamics of {kind} joint {name!r}", dynamics)
+        if mimic is not None and kind == "fixed":
+            report.skip(f"mimic of fixed joint {name!r}", mimic)
 
 
+@reads
 def _link(element: Element) -> Link:
     inertial = element.only("inertial")
     name = element.attributes["name"]
@@ -251,6 +271,7 @@ def _link(element: Element) -> Link:
     return Link(name, element.error, mass, com, R @ matrix @ R.T)
 
 
+@reads
 def _connection(element: Element, links: Mapping[str, Link]) -> Connection:
     kind = element.text("type")
     if kind not in TYPES:
@@ -262,7 +283,9 @@ def _connection(element: Element, links: Mapping[str, Link]) -> Connection:
             raise element.error(f"has no {end}")
         name = found.text("link")
         if name not in links:
-            raise element.error(f"{end} {shown(name)} is no link of the robot")
+            raise element.error(
+                f"{end} {shown(name)} is no link of the robot; {near_matches(name, links)}"
+            )
         ends.append(name)
     parent, child = ends
     if parent == child:
@@ -331,7 +354,7 @@ def _speeds(elements: Mapping[str, Element], assembly: Assembly) -> dict[str, fl
     """The largest speed of each joint that has one, which is kept as a number."""
     speeds = {}
     for joint, element in elements.items():
-        limit = element.only("limit")
+        limit = element.only("limit") if element.attributes["type"] in LIMITED else None
         speed = 0.0 if limit is None else limit.number("velocity", 0.0)
         if speed > 0 and joint in assembly.coordinates:
             speeds[joint] = speed
@@ -366,9 +389,13 @@ def _mimics(elements: Mapping[str, Element], joints: Mapping[str, Connection]) -
             continue
         other = mimic.text("joint")
         if other not in joints:
-            raise mimic.error(f"joint {shown(other)} of joint {shown(name)} is no joint")
+            raise mimic.error(
+                f"joint {shown(other)} of joint {shown(name)} is no joint; "
+                f"{near_matches(other, joints)}"
+            )
         for joint in (name, other):
-            if joints[joint].dof != 1:
+            # A fixed joint leads too: it stands at 0.
+            if joints[joint].dof != 1 and joints[joint].coupling is not None:
                 raise mimic.error(f"joint {shown(joint)} must have one coordinate to mimic or lead")
         ratio, offset = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0)
         found[name] = other, ratio, offset, mimic
@@ -387,44 +414,64 @@ def _start_mimics(mimics: Mapping[str, tuple], joints: Mapping[str, Connection])
             chain.append(following)
         for follower, leader in zip(chain[-2::-1], chain[:0:-1], strict=True):
             _, ratio, offset, _ = mimics[follower]
-            joints[follower].q = [ratio * joints[leader].q[0] + offset]
+            (at,) = joints[leader].q or [0.0]
+            joints[follower].q = [ratio * at + offset]
 
 
 def _add_mimic(
-    assembly: Assembly, element: Element, joint: str, other: str, ratio: float, offset: float
+    assembly: Assembly, joint: Connection, other: str, ratio: float, offset: float
 ) -> None:
-    """Hold q[joint] = ratio q[other] + offset."""
-    if joint not in assembly.coordinates or other not in assembly.coordinates:
-        assembly.notes.append(f"joint {joint!r}: mimics a joint that is fixed")
+    """Hold q[joint] = ratio q[other] + offset, a constant where the other joint is fixed."""
+    if joint.name not in assembly.coordinates:
+        assembly.notes.append(f"joint {joint.name!r}: is fixed and does not mimic {other!r}")
         return
-    follower, i = assembly.coordinates[joint]
-    leader, k = assembly.coordinates[other]
+    follower, i = assembly.coordinates[joint.name]
+    moving = other in assembly.coordinates
+    leader, k = assembly.coordinates[other] if moving else (follower, i)
     pair = tuple(dict.fromkeys((leader, follower)))
     starts, dofs = assembly.starts(pair), [assembly.dofs[name] for name in pair]
     transmission = Mimic(ratio, offset)
-    if dofs != [1, 1]:
+    if not moving or dofs != [1, 1]:
         weights = np.zeros(sum(dofs))
-        weights[starts[leader] + k] -= ratio
         weights[starts[follower] + i] += 1.0
-        transmission = Weighted(weights, offset)
-    with refusing(element.error):
-        name = f"{assembly.prefix}{joint} mimics {other}"
-        assembly.builder.transmission(name, transmission, joints=pair)
+        if moving:
+            weights[starts[leader] + k] -= ratio
+        transmission = Weighted(weights, offset if moving else joint.q[0])
+    if not moving:
+        held = f"joint {joint.name!r}: mimics a joint that is fixed, and is held at {joint.q[0]:g}"
+        assembly.notes.append(held)
+    name = f"{assembly.prefix}{joint.name} mimics {other}"
+    assembly.builder.transmission(name, transmission, joints=pair)
 
 
-def _base(links: Mapping[str, Link], joints: Mapping[str, Connection]) -> str:
+def _base(robot: Element, links: Mapping[str, Link], joints: Mapping[str, Connection]) -> str:
     """The link without a parent; LoadError for several, and for none."""
     led = {joint.child for joint in joints.values()}
     roots = [name for name in links if name not in led]
     if not roots:
         raise next(iter(links.values())).refuse("has a parent, as all links; one must have none")
     if len(roots) > 1:
+        _refuse_extensions(robot, roots)
         raise links[roots[1]].refuse(
             f"has no parent, nor has {shown(roots[0])}; a robot has one base, join the others to it"
         )
     return roots[0]
 
 
+def _refuse_extensions(robot: Element, roots: list[str]) -> None:
+    """Raise the LoadError of a joint of another namespace that leads to one of some links."""
+    for element in robot.children:
+        space, _, tag = element.tag.rpartition("}")
+        child = element.only("child") if space and tag == "joint" else None
+        link = None if child is None else child.attributes.get("link")
+        if link in roots:
+            raise element.error(
+                f"is a joint of {space[1:]}, which is not read, so link {shown(link)} has no "
+                f"parent; write it as a joint of URDF, of type {', '.join(TYPES)}"
+            )
+
+
+@reads
 def _origin(element: Element) -> Frame:
     """The pose in `origin`: position xyz, then fixed-axis angles roll, pitch, yaw [rad]."""
     origin = element.only("origin")
@@ -463,6 +510,7 @@ def _colors(robot: Element) -> dict[str, tuple]:
     return colors
 
 
+@reads
 def _color(material: Element) -> tuple | None:
     color = material.only("color")
     return None if color is None else tuple(np.clip(color.numbers("rgba", 4), 0.0, 1.0).tolist())
@@ -481,16 +529,21 @@ class _Shapes:
         found = []
         for name, link in links.items():
             for element in link.all(tag):
-                shape = self._shape(element)
-                if shape is None:
-                    continue
-                if name not in self.assembly.frames:
-                    self.report.skip("shape of a link without mass between joints", element)
-                    continue
-                body, (position, rotation) = self.assembly.frames[name]
-                frame = product((rotation, position), _origin(element))
-                found.append(Visual(body, _orthonormal(frame), shape, self._color_of(element)))
+                with refusing(element.error):
+                    visual = self._visual(name, element)
+                found += [] if visual is None else [visual]
         return tuple(found)
+
+    def _visual(self, link: str, element: Element) -> Visual | None:
+        shape = self._shape(element)
+        if shape is None:
+            return None
+        if link not in self.assembly.frames:
+            self.report.skip("shape of a link without mass between joints", element)
+            return None
+        body, (position, rotation) = self.assembly.frames[link]
+        frame = product((rotation, position), _origin(element))
+        return Visual(body, _orthonormal(frame), shape, self._color_of(element))
 
     def _color_of(self, element: Element) -> tuple:
         material = element.only("material")

@@ -6,18 +6,21 @@ Depth, length and number of elements are limited.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 from xml.parsers.expat import ExpatError
 
 import numpy as np
 
-from .errors import LoadError, shown
+from .errors import LoadError, refusing, shown
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 BLANK = " \t\r\n"
 XINCLUDE = "{http://www.w3.org/2001/XInclude}"
+Options, Read = ParamSpec("Options"), TypeVar("Read")
 # What stands for the name of a file in errors about a text.
 TEXT = "<text>"
 
@@ -92,6 +95,19 @@ class Element:
     def number(self, attribute: str, default: float | None = None) -> float:
         """An attribute of one number, as `numbers`."""
         return float(self.numbers(attribute, 1, None if default is None else [default])[0])
+
+
+def reads(
+    function: Callable[Concatenate[Element, Options], Read],
+) -> Callable[Concatenate[Element, Options], Read]:
+    """A function of an element, in which whatever goes wrong is the LoadError of the element."""
+
+    @wraps(function)
+    def read(element: Element, *options: Options.args, **named: Options.kwargs) -> Read:
+        with refusing(element.error):
+            return function(element, *options, **named)
+
+    return read
 
 
 def read_source(source: str | os.PathLike, limits: FileLimits) -> tuple[bytes, str, Path | None]:
@@ -174,7 +190,10 @@ def read_xml(data: bytes, name: str, limits: FileLimits) -> Element:
         raise LoadError(problem, source=name, line=line) from error
     except (defused.ElementTree.ParseError, ExpatError) as error:
         line = getattr(error, "position", (None,))[0]
-        raise LoadError(f"is no well-formed XML: {error}", source=name, line=line) from error
+        undeclared = "unbound prefix" in str(error)
+        advice = "; declare it in the outermost element, as xmlns:PREFIX=..." if undeclared else ""
+        problem = f"is no well-formed XML: {error}{advice}"
+        raise LoadError(problem, source=name, line=line) from error
     except (ValueError, LookupError) as error:
         if isinstance(error, LoadError):
             raise

@@ -97,6 +97,7 @@ def file_of(folder, records, arrays=(), **head):
 
 
 HINGE = "jaxjoints.couplings.rotary:Hinge"
+SPHERE = "jaxjoints.models.geometry:Sphere"
 BAD = {
     "later format": (dict(records={}, format=99), "has format 99"),
     "no records": (dict(records=[]), "is no file that `save` wrote"),
@@ -118,6 +119,11 @@ BAD = {
         "is no record",
     ),
     "missing array": (dict(records={"a": {"array": 3, "numpy": False}}), "array 3 is not in the"),
+    # Checks of a record compare numbers; these are none.
+    "fields of another kind": (
+        dict(records={"a": {"record": SPHERE, "fields": {"radius": {"dict": {}}}}}),
+        "field 'a'",
+    ),
     "no value": (dict(records={"a": {"b": 1}}), "is no value"),
     "pickle in an array": (
         dict(records={"a": {"array": 0}}, arrays=[np.array([{}], object)]),
@@ -130,6 +136,20 @@ BAD = {
 def test_a_bad_file_is_refused_with_its_field(file, message, tmp_path):
     with pytest.raises(LoadError, match=message):
         load(file_of(tmp_path, **file))
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    """Each byte of a small file is changed in turn."""
+    whole = file_of(tmp_path, records={"a": {"array": 0}}, arrays=[np.arange(3.0)]).read_bytes()
+    for i in range(len(whole)):
+        damaged = whole[:i] + bytes([whole[i] ^ 0xFF]) + whole[i + 1 :]
+        (tmp_path / "damaged").write_bytes(damaged)
+        try:
+            load(tmp_path / "damaged")
+        except LoadError:
+            continue
+        except Exception as error:
+            raise AssertionError(f"byte {i}") from error
 
 
 def test_a_pickle_is_no_such_file(tmp_path):

@@ -12,6 +12,8 @@ from jaxjoints.models import FileLimits, LoadError, load_mjcf, load_urdf
 from support.urdf import joint, link, robot
 
 SOME, MANY = 100, 1000
+# Of the changes to single attributes, those that are tried. Some overflow, or leave no direction.
+FEW_OF_URDF, FEW_OF_MJCF, ALL = slice(12, None, 56), slice(2, None, 35), slice(None)
 # What a mutated file may take [s].
 LONGEST = 20.0
 NASTY = (
@@ -48,6 +50,21 @@ MODEL = """<mujoco model="m"><compiler angle="degree"/><option timestep="0.01"/>
 <actuator><motor joint="turn" gear="2"/><position joint="slide" kp="3"/></actuator>
 <equality><weld body1="hand" body2="base"/><joint joint1="turn" joint2="slide"/></equality>
 </mujoco>"""
+
+
+ATTRIBUTES = (
+    *(None, "", "nan", "inf", "1e400", "1e200", "1e39", "1e-320", "-1", "0", "0 0 0", "1 -1"),
+    *("1e200 1e200 1e200", "1 2 3 4 5 6 7", "abc", "nobody", "world", "arm"),
+)
+
+
+def changes(text):
+    """A text with one attribute after the other left out or set to each of the values above."""
+    for attribute in re.finditer(r' [a-z0-9]+="[^"]*"', text):
+        name = attribute.group().partition("=")[0]
+        for value in ATTRIBUTES:
+            other = "" if value is None else f'{name}="{value}"'
+            yield text[: attribute.start()] + other + text[attribute.end() :]
 
 
 def mutated(text, chance):
@@ -130,3 +147,30 @@ def test_mutated_mjcf_loads_or_is_refused(count, opened, tmp_path):
     pytest.importorskip("mujoco")
     refused = survive(load_mjcf, MODEL, "mjcf", count, opened, tmp_path)
     assert 0.2 * count < refused < count
+
+
+@pytest.mark.parametrize(
+    ("kind", "chosen"),
+    [
+        ("urdf", FEW_OF_URDF),
+        ("mjcf", FEW_OF_MJCF),
+        pytest.param("urdf", ALL, marks=pytest.mark.slow),
+        pytest.param("mjcf", ALL, marks=pytest.mark.slow),
+    ],
+    ids=["some of urdf", "some of mjcf", "urdf", "mjcf"],
+)
+def test_a_changed_attribute_loads_or_is_refused_with_its_place(kind, chosen):
+    if kind == "mjcf":
+        pytest.importorskip("mujoco")
+    text, load = (ROBOT, load_urdf) if kind == "urdf" else (MODEL, load_mjcf)
+    options = {} if kind == "urdf" else {"contacts": "all"}
+    for bad in list(changes(text))[chosen]:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                warnings.simplefilter("ignore", UserWarning)
+                load(bad, **options)
+        except LoadError as error:
+            assert error.line is not None and error.element is not None, (str(error), bad)
+        except Exception as error:
+            raise AssertionError(bad) from error

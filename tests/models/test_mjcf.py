@@ -214,6 +214,85 @@ def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco(name):
     assert found == pytest.approx(depth, rel=1e-3)
 
 
+# Distance of a ball from the hinge of its body, its surface, the stop of the hinge.
+ZEROS = {
+    "no inverse inertia of a body": (0.0, 'friction="0.4"', ""),
+    "hardly any of a joint": (0.0, "", 'armature="1e18"'),
+    "no friction": (0.2, 'friction="0"', ""),
+    "no friction and no inverse inertia": (0.0, 'friction="0"', ""),
+    "no damping ratio": (0.0, "", 'solreflimit="0.03 0"'),
+    "no time constant": (0.0, "", 'solreflimit="1e-9 1"'),
+    "no weight of a surface": (0.2, 'solmix="0"', ""),
+}
+
+
+@pytest.mark.parametrize(("arm", "surface", "stop"), ZEROS.values(), ids=list(ZEROS))
+def test_stiffness_and_damping_are_those_of_mujoco_where_its_numbers_are_zero(arm, surface, stop):
+    """Of a ball that is pressed into a plane, or of a hinge beyond its stop."""
+    height = 0.3 if stop else 0.09
+    text = f"""<mujoco><compiler angle="radian"/><option><flag refsafe="disable"/></option>
+      <default><geom solimp="0.9 0.9 0.001" {surface}/></default>
+      <worldbody><geom name="floor" type="plane" size="1 1 1"/>
+      <body pos="0 0 {height}"><joint name="turn" axis="0 1 0" ref="{-0.2 if stop else 0.2}"
+        limited="true" range="-0.1 1" solimplimit="0.8 0.8 0.001" {stop}/>
+        <geom name="ball" size="0.1" pos="{arm} 0 0"/></body></worldbody></mujoco>"""
+    read = load_mjcf(text, contacts=True)
+    with pytest.warns(UserWarning, match="outside its lower"):
+        system, _ = read.build()
+    m = mujoco.MjModel.from_xml_string(text)
+    d = mujoco.MjData(m)
+    mujoco.mj_forward(m, d)
+    law = system.joint("turn").laws[-1] if stop else system.joint("ball on floor").laws[0]
+    assert d.nefc == (1 if stop else 4)
+    # Its rows act in parallel, each with the stiffness K d/R and the damping B/R.
+    K, B, impedance, _ = d.efc_KBIP.T
+    assert float(law.stiffness) == pytest.approx((K * impedance / d.efc_R).sum(), rel=1e-9)
+    assert float(law.damping) == pytest.approx((B / d.efc_R).sum(), rel=1e-9)
+
+
+@pytest.mark.slow
+def test_a_ball_that_turns_about_its_own_centre_touches_a_plane():
+    text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+      <body pos="0 0 {}"><joint name="turn" axis="0 1 0"/><geom name="ball" size="0.1"/></body>
+      </worldbody><actuator><motor joint="turn"/></actuator></mujoco>"""
+    step = jax.jit(lambda system, *args: jj.step(system, *args, dt=2e-3)[0])
+    found = []
+    for height in (0.11, 0.099):
+        read = load_mjcf(text.format(height), contacts=True, strict=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*outside its lower 0 by 0.001", UserWarning)
+            system, state = read.build()
+        for _ in range(20):
+            state = step(system, state, read.control(system, [0.5]))
+        found.append(float(state.q[0]))
+        m = mujoco.MjModel.from_xml_string(text.format(height))
+        d = mujoco.MjData(m)
+        d.ctrl[:] = 0.5
+        mujoco.mj_step(m, d, 20)
+        assert found[-1] == pytest.approx(d.qpos[0], abs=1e-9)
+    # Free above the plane, held by friction where it is pressed into it.
+    assert found[0] > 0.02 and abs(found[1]) < 1e-9
+
+
+def test_a_tendon_without_arms_pulls_nothing():
+    text = """<mujoco><worldbody><body><joint name="j"/><geom size="0.1"/></body></worldbody>
+      <tendon><fixed name="slack" range="0.1 1" limited="true"><joint joint="j" coef="0"/></fixed>
+      </tendon><actuator><position tendon="slack" kp="3" forcerange="-2 2"/></actuator></mujoco>"""
+    with pytest.warns(LoadWarning, match="tendon 'slack', whose coefficients add up to 0"):
+        read = load_mjcf(text)
+    system, _ = read.build()
+    assert read.control(system, [1.0]).effort is None
+
+
+def test_what_is_wrong_with_a_compiled_model_is_told_with_its_line():
+    text = """<mujoco><worldbody><body name="a"><geom size="0.1"/>
+      <joint name="j" range="-1 1" limited="true" solreflimit="1e200 1"/></body>
+      </worldbody></mujoco>"""
+    with pytest.raises(LoadError, match=r"cannot be read \(OverflowError.*its numbers") as told:
+        load_mjcf(text)
+    assert (told.value.line, told.value.element) == (2, "joint 'j'")
+
+
 @pytest.mark.slow
 def test_round_geoms_touch_each_other_on_request():
     text = """<mujoco><default><geom solimp="0.9 0.9 0.001" friction="0.6"/></default><worldbody>

@@ -141,18 +141,24 @@ def test_joints_with_no_mass_between_them_are_one_joint_of_the_builder():
 def test_a_mimic_starts_and_stays_where_it_mimics():
     text = robot(
         link("base", None),
-        *(link(name) for name in "abc"),
+        *(link(name) for name in "abcd"),
         joint("lead", "prismatic", "base", "a", more='<limit lower="0.1" upper="1"/>'),
         joint("last", "continuous", "base", "c", more='<mimic joint="next" multiplier="3"/>'),
         joint(
             *("next", "continuous", "base", "b"),
             more='<mimic joint="lead" multiplier="-2" offset="0.5"/>',
         ),
+        # A fixed joint leads as one that stands at 0.
+        joint("stand", "fixed", "base", "post"),
+        link("post", None),
+        joint("held", "continuous", "post", "d", more='<mimic joint="stand" offset="0.7"/>'),
     )
-    _, system, state = built(text)
+    held = "'held': mimics a joint that is fixed, and is held at 0.7"
+    with pytest.warns(LoadWarning, match=held):
+        system, state = load_urdf(text).build()
     at = {name: float(state.q[system.coordinate(name)][0]) for name in system.topology.joints}
-    assert at == pytest.approx({"lead": 0.1, "next": 0.3, "last": 0.9})
-    control = system.control(effort={"lead": 40.0})
+    assert at == pytest.approx({"lead": 0.1, "next": 0.3, "last": 0.9, "held": 0.7})
+    control = system.control(effort={"lead": 40.0, "held": 5.0})
     push = jax.jit(
         lambda state: jj.rollout(
             system, state, lambda _: control, dt=1e-3, steps=50, record_every=50
@@ -165,6 +171,7 @@ def test_a_mimic_starts_and_stays_where_it_mimics():
     assert q["lead"] == pytest.approx(0.1 + rise, abs=1e-6)
     assert q["next"] == pytest.approx(-2 * q["lead"] + 0.5, abs=1e-6)
     assert q["last"] == pytest.approx(3 * q["next"], abs=1e-6)
+    assert q["held"] == pytest.approx(0.7, abs=1e-6)
 
 
 def test_a_second_parent_closes_a_loop():
@@ -291,6 +298,45 @@ def test_what_is_skipped_is_listed_once():
         assert line in str(record[0].message)
 
 
+def test_what_a_joint_of_its_type_does_not_read_is_listed_with_its_name():
+    more = '<limit lower="-1" upper="1" velocity="3"/><dynamics damping="0.5" friction="0.25"/>'
+    text = robot(
+        *(link("base", None), *(link(name) for name in "abcde")),
+        joint("slip", "planar", "base", "a", more=more),
+        joint("fly", "floating", "base", "b", more=more),
+        joint("spin", "continuous", "base", "c", more=more),
+        joint("weld", "fixed", "base", "d", more=more + '<mimic joint="spin"/>'),
+        joint("held", "continuous", "base", "e", more='<mimic joint="weld" offset="0.7"/>'),
+    )
+    with pytest.warns(LoadWarning):
+        model = load_urdf(text)
+    assert model.skipped == (
+        "limit of planar joint 'slip' (in line 8)",
+        "limit of floating joint 'fly' (in line 9)",
+        "dynamics of floating joint 'fly' (in line 9)",
+        "lower and upper of continuous joint 'spin' (in line 10)",
+        "mimic of fixed joint 'weld' (in line 11)",
+    )
+    assert dict(model.speed_limits) == {"spin": 3.0}
+    # A fixed joint stands at 0.
+    assert model.notes == ("joint 'held': mimics a joint that is fixed, and is held at 0.7",)
+    system, state = model.build()
+    assert float(state.q[system.coordinate("held")][0]) == pytest.approx(0.7)
+    assert system.topology.transmissions == ("held mimics weld",)
+    kinds = [[type(law).__name__ for law in system.joint(name).laws] for name in ("slip", "fly")]
+    assert kinds == [["Damping", "DryFriction"] * 3, []]
+
+
+def test_a_model_in_which_nothing_moves_names_its_links():
+    model = load_urdf(robot(link("cup")))
+    with pytest.raises(ValueError, match="'robot': 'cup' stands in the world.*floating=True"):
+        model.build()
+    world = jj.SystemBuilder()
+    load_urdf(robot(link("cup")), builder=world)
+    world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    assert world.build()[0].topology.bodies == ("ball",)
+
+
 def test_shapes_are_kept_with_their_colors():
     box = '<visual><origin xyz="0 0 1" rpy="0 0 1.5707963267948966"/>{}{}</visual>'
     text = robot(
@@ -359,6 +405,19 @@ BAD = {
     ),
     "no parent": (robot(*BASE, '<joint name="j" type="fixed"/>'), "joint 'j': has no parent"),
     "unknown link": (robot(*BASE, joint("j", "fixed", "base", "arm")), "child 'arm' is no link"),
+    "near name": (
+        robot(link("forearm", None), link("a"), joint("j", "fixed", "forarm", "a")),
+        "parent 'forarm' is no link of the robot; did you mean 'forearm'",
+    ),
+    "joint of an extension": (
+        robot(*BASE, '<x:joint xmlns:x="http://x.org" name="u"><child link="a"/></x:joint>'),
+        "line 4, joint 'u': is a joint of http://x.org, which is not read, so link 'a' has no",
+    ),
+    "prefix of nothing": (robot(*BASE, "<drake:joint/>"), "line 4: .*declare it in the outermost"),
+    "too far": (
+        robot(*BASE, TURN, link("b"), joint("far", "fixed", "a", "b", xyz="1e200 0 0")),
+        r"line 3, link 'a': cannot be read \(FloatingPointError: overflow.*check its numbers",
+    ),
     "own parent": (robot(*BASE, joint("j", "fixed", "a", "a")), "parent and child are both 'a'"),
     "unknown type": (robot(*BASE, joint("j", "hinge", "base", "a")), "type 'hinge' must be one of"),
     "no axis": (
