@@ -77,10 +77,14 @@ SMALLEST = {
             ' --engines "jaxjoints,mujoco one core,mujoco all cores"',
             ("mujoco",),
         ),
-        Run("--quick --tables gradient --cases chain10 --engines jaxjoints --markdown", (), True),
+        Run(
+            "--quick --markdown --patience 900"
+            " --tables gradient --cases chain10 --engines jaxjoints",
+            sweep=True,
+        ),
         Run(
             "--tables gaps,kernels --cases fourbar --batches 2 --rounds 1 --bandwidth 4800"
-            ' --gflops 67000 --engines "jaxjoints,mujoco one core"',
+            ' --gflops 67000 --patience 900 --engines "jaxjoints,mujoco one core"',
             ("mujoco",),
             True,
         ),
