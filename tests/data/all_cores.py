@@ -1,4 +1,4 @@
-"""A rollout on two cores, for a fresh environment: a compiler may fail at what one core does well."""
+"""A rollout on two cores in a fresh environment: a compiler may fail there and not for one core."""
 
 import math
 
