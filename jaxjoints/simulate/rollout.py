@@ -10,7 +10,7 @@ from jax import Array
 from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
-from ..algebra.compiler import is_traced, scan
+from ..algebra.compiler import is_traced
 from ..algebra.devices import computed_where, dealt_out, placement
 from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
@@ -30,6 +30,7 @@ from .door import (
     read_count,
 )
 from .isolation import Policy, computed_again, isolated_step, sanitized
+from .loop import loop
 from .readout import Readout
 from .step import DEFAULT_SCHEME
 from .surface import measured
@@ -106,13 +107,13 @@ def rollout(
         keeps both, of the last step before each record; or what a `readout` names. Time comes first
         in the result
     checkpoint: for reverse differentiation, None keeps the state at every step, from which the step
-        is computed again; an integer n keeps that of every n-th step only, or of as many as divide
-        the records evenly, and computes the steps between once more, for bounded memory
+        is computed again; an integer n keeps a state for every n steps, or for fewer where n is no
+        multiple of `record_every`, and computes the steps between once more, for bounded memory
     tile: environments that run through all steps together. By default, on a CPU, as many as stay
-        in a core's cache (fewer where contacts have friction) and divide the batch, dealt out to
-        all cores after `use_all_cores`; elsewhere all of them. Results do not depend on it. A state
-        that is spread over devices stays where it is: each device computes the environments that it
-        holds
+        in a core's cache (fewer where contacts have friction); elsewhere all of them. Results do
+        not depend on it. After `use_all_cores` tiles are dealt out to all cores, if these divide
+        the batch. A state that is spread over devices stays where it is: each device computes the
+        environments that it holds
     scheme: integrator
     control_policy: as for `step`
 
@@ -120,7 +121,8 @@ def rollout(
         third this as it is at the end, from which another rollout goes on
     Raises: ValueError for a time step out of (0, 1] s and for counts or axes that do not fit
     Warns: where the scheme finds the start too stiff for the time step (`RungeKutta`); where a
-        program is compiled again only because a function is defined anew
+        program is compiled again only because a function is defined anew; where cores cannot share
+        the batch evenly
     """
     check_time_step(dt)
     check_policy(control_policy)
@@ -155,7 +157,7 @@ def rollout(
     final, records, memory = _rollout(*arguments, **static)
     if course is None:
         return final, records
-    passed = counts.chunks * counts.units * counts.intervals
+    passed = counts.units * counts.intervals
     return final, records, replace(controls, memory=memory, interval=course.interval + passed)
 
 
@@ -185,14 +187,18 @@ def _warn_of_compilation(arguments: tuple, static: dict[str, Any]) -> None:
 
 
 class Counts(NamedTuple):
-    """How a rollout is divided: chunks of units of intervals of steps; one record per unit."""
+    """How a rollout is divided: units of intervals of steps; one record per unit.
 
-    chunks: int
+    repeats: intervals that share one entry of the controls
+    kept: of units, of intervals, of steps: how many lie between two states that reverse
+        differentiation keeps; 0 for a loop that keeps all of its states
+    """
+
     units: int
     intervals: int
     steps: int
     repeats: int
-    checkpoint: bool
+    kept: tuple[int, int, int]
 
 
 @partial(jax.jit, static_argnames=("counts", "tile", "placed", "policy"))
@@ -262,7 +268,7 @@ def _run(
     system, safe, cause = sanitized(system, state)
     mechanism = mechanism_of(system, len(batch))
     by_function = controls is not None and not isinstance(controls, Control)
-    saved = jax.checkpoint if counts.checkpoint else lambda f: f
+    kept = counts.kept
 
     @computed_again
     def advance(carry, control):
@@ -281,23 +287,22 @@ def _run(
             moved, info = advance(carry[0], control)
             return (moved, None if record is None else info), None
 
-        (moved, info), _ = scan(one, (moved, info), None, counts.steps)
+        (moved, info), _ = loop(one, (moved, info), None, counts.steps, kept[2])
         return (moved, info, course), None
+
+    def recorded(moved, info):
+        state, info = measured(mechanism, safe, moved, info)
+        if record is None:
+            return state
+        if isinstance(record, Readout):
+            return record(system, state, info)
+        return map_trailing(lambda state, info: record(state, info), len(batch), state, info)
 
     def unit(carry, controls):
         """Intervals between two records."""
-        carry, _ = scan(interval, carry, controls, counts.intervals)
-        moved, info, _ = carry
-        state, info = measured(mechanism, safe, moved, info)
-        if record is None:
-            return carry, state
-        if isinstance(record, Readout):
-            return carry, record(system, state, info)
-        return carry, map_trailing(lambda state, info: record(state, info), len(batch), state, info)
-
-    def chunk(carry, controls):
-        """Units whose inner states are computed again in reverse differentiation."""
-        return scan(unit, carry, controls, counts.units)
+        carry, _ = loop(interval, carry, controls, counts.intervals, kept[1])
+        # Computed again in reverse: what a record is made of is many times what a step starts from.
+        return carry, jax.checkpoint(recorded, prevent_cse=False)(*carry[:2])
 
     info = None
     if record is not None:
@@ -305,16 +310,15 @@ def _run(
         info = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     arrays = None
     if controls is not None and not by_function:
-        shape = (counts.chunks, counts.units, counts.intervals)
+        shape = (counts.units, counts.intervals)
         arrays = jax.tree.map(
             lambda x: jnp.repeat(x, counts.repeats, axis=0).reshape(shape + x.shape[1:]), controls
         )
     start = (state, cause), info, course
-    (moved, _, course), records = scan(saved(chunk), start, arrays, counts.chunks)
-    merge = (counts.chunks * counts.units,)
+    (moved, _, course), records = loop(unit, start, arrays, counts.units, kept[0])
     final, _ = measured(mechanism, safe, moved, None)
     memory = None if course is None else course.memory
-    return final, jax.tree.map(lambda x: x.reshape(merge + x.shape[2:]), records), memory
+    return final, records, memory
 
 
 def _counts(
@@ -355,10 +359,13 @@ def _counts(
             f"rollout: record_every {record_every} must be a multiple of substeps {substeps}"
             + ("" if by_function else " or divide it")
         )
-    units = steps // record_every
-    wanted = units if checkpoint is None else max(1, checkpoint // record_every)
-    size = max(d for d in range(1, min(wanted, units) + 1) if units % d == 0)
-    return Counts(units // size, size, per_unit, held, repeats, checkpoint is not None)
+    kept = [0, 0, 0]
+    if checkpoint is not None:
+        # The longest loop's items that fit between two states that are kept.
+        lengths = record_every, held, 1
+        divided = next(i for i, length in enumerate(lengths) if length <= checkpoint)
+        kept[divided] = checkpoint // lengths[divided]
+    return Counts(steps // record_every, per_unit, held, repeats, tuple(kept))
 
 
 def _intervals(controls: Control) -> int:

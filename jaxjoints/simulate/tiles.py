@@ -1,6 +1,7 @@
 """Tiles: parts of a batch that stay in the cache of a CPU core, distributed over all cores."""
 
 import os
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,14 +23,17 @@ WIDEST_TILE = 128
 # The same where friction follows other impulses: a tile goes on as long as its slowest environment,
 # and some of these go a long way. Measured on a hopper and an ant.
 WIDEST_FRICTION_TILE = 16
+# Batches of which it was said that the cores cannot share them.
+_told: set[tuple[str, int, int]] = set()
 
 
 def use_all_cores(count: int | None = None) -> int:
     """Let rollouts of a batch use several cores of the CPU.
 
     Call it once, before JAX computes anything. It makes each core a device of JAX
-    (`jax_num_cpu_devices`), and `rollout` distributes its tiles over these devices. Without it, JAX
-    splits every small operation among the cores, which is slower than a single core.
+    (`jax_num_cpu_devices`), and `rollout` distributes its tiles over these devices, which must
+    divide the batch. Without it, JAX splits every small operation among the cores, which is slower
+    than a single core.
 
     count: number of cores, ≥ 1; by default all that the process may use
 
@@ -69,22 +73,25 @@ def cores() -> NamedSharding | None:
     return all_devices() if platform() == "cpu" else None
 
 
-def default_tile(system: System, batch: int, devices: int) -> int:
+def default_tile(system: System, batch: int) -> int:
     """Number of environments per tile; 0 for no tiles, as on all platforms but CPUs.
 
-    Tiles are of equal size, and every core gets the same number of them.
+    Tiles are as few as fit the cache, and equally wide but for less than one environment each.
 
-    batch: number of environments; devices: that share them
+    batch: number of environments of one device
     """
     if platform() != "cpu":
         return 0
     follows = any(slot.normal for slot in layout(system).slots)
     widest = WIDEST_FRICTION_TILE if follows else WIDEST_TILE
-    largest = max(8, min(widest, TILE_SIZE // max(1, len(system.topology.joints))))
-    fits = (n for n in range(min(largest, batch), 0, -1) if batch % n == 0)
-    tile = next((n for n in fits if (batch // n) % devices == 0), 0)
     # Very small tiles cost more than they spare.
-    return tile if tile >= min(8, batch // devices) else 0
+    largest = max(8, min(widest, TILE_SIZE // max(1, len(system.topology.joints))))
+    return _shared(batch, max(1, _shared(batch, largest)))
+
+
+def _shared(count: int, parts: int) -> int:
+    """How many of so many fall to each of the parts, rounded up."""
+    return -(-count // parts)
 
 
 def tiling(
@@ -94,29 +101,50 @@ def tiling(
     system: System,
     placed: NamedSharding | None,
 ) -> tuple[int, NamedSharding | None]:
-    """Environments per tile, 0 for all of them at once; and how the tiles are dealt out to devices.
+    """Environments per tile, 0 for all of them at once; and how the batch is dealt out to devices.
 
     call: name of the function, for errors; tile: as a user gives it
     placed: where the batch lies already, see `placement`
-    Raises: ValueError for a tile that does not divide the batch, or that devices cannot share
+    Raises: ValueError for a tile of no environments, without a batch axis, or wider than what a
+        device holds
+    Warns: once for each batch that cores cannot share
     """
-    if tile is not None and (tile < 1 or len(batch) != 1 or batch[0] % tile):
-        raise ValueError(f"{call}: tile {tile} must divide the one batch axis, here {batch}")
+    if tile is not None and (len(batch) != 1 or not 1 <= tile <= batch[0]):
+        raise ValueError(
+            f"{call}: tile {tile} must be from 1 to the size of the one batch axis, here {batch}"
+        )
     if len(batch) != 1:
         return 0, placed
-    dealt = cores() if placed is None else placed
-    devices = 1 if dealt is None else holders(dealt)
-    size = default_tile(system, batch[0], devices) if tile is None else tile
-    if size and (batch[0] // size) % devices == 0:
-        return size, dealt
+    count = batch[0]
     if placed is None:
-        return size, None
-    if tile is not None:
+        placed = _dealt(call, count, tile or 1)
+    held = count if placed is None else count // holders(placed)
+    if tile is not None and tile > held:
         raise ValueError(
-            f"{call}: {batch[0] // tile} tiles of tile {tile} cannot be dealt out evenly to "
-            f"{devices} devices, over which the state is spread; take a smaller tile"
+            f"{call}: tile {tile} is wider than the {held} environments that each of "
+            f"{holders(placed)} devices holds; take a smaller tile"
         )
-    return 0, placed
+    return default_tile(system, held) if tile is None else tile, placed
+
+
+def _dealt(call: str, batch: int, tile: int) -> NamedSharding | None:
+    """A batch spread over the cores of a CPU; None where these cannot share it evenly."""
+    placed = cores()
+    if placed is None:
+        return None
+    count = holders(placed)
+    share = batch // count
+    if batch % count == 0:
+        return placed if share >= tile else None
+    # Fewer environments on each core gain little, see `default_tile`.
+    if share >= max(8, tile) and (call, batch, count) not in _told:
+        _told.add((call, batch, count))
+        warnings.warn(
+            f"{call}: {count} cores cannot share {batch} environments evenly, so one core computes "
+            f"them all; take {share * count} or {(share + 1) * count}",
+            stacklevel=4,
+        )
+    return None
 
 
 def tiled(
@@ -149,16 +177,22 @@ def map_tiles(function: Callable, shared: Any, batched: Any, tile: int) -> Any:
     """`function(shared, batched)`, computed tile by tile.
 
     batched: a tree of arrays whose last axis is the batch; so are those of the result
-    tile: number of environments per tile, a divisor of the batch
+    tile: number of environments per tile. Copies of the last environment fill the last tile; their
+        results are left out, and so no gradient flows through them
     """
     batch = jax.tree.leaves(batched)[0].shape[-1]
+    count = _shared(batch, tile)
+    spare = count * tile - batch
 
     def cut(x):
-        return jnp.moveaxis(x.reshape((*x.shape[:-1], batch // tile, tile)), -2, 0)
+        if spare:
+            copies = jnp.broadcast_to(x[..., -1:], (*x.shape[:-1], spare))
+            x = jnp.concatenate([x, copies], axis=-1)
+        return jnp.moveaxis(x.reshape((*x.shape[:-1], count, tile)), -2, 0)
 
     def join(x):
         x = jnp.moveaxis(x, 0, -2)
-        return x.reshape((*x.shape[:-2], batch))
+        return x.reshape((*x.shape[:-2], count * tile))[..., :batch]
 
     tiles = jax.tree.map(cut, batched)
     return jax.tree.map(join, jax.lax.map(partial(function, shared), tiles))

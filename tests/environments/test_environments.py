@@ -217,7 +217,7 @@ class TestBadInput:
             (lambda arm, e: arm.step(e, "left"), "must be numbers"),
             (lambda arm, e: unroll(arm, e, None, steps=1), "policy None must be a function"),
             (lambda arm, e: unroll(arm, e, wild, steps=0), "steps 0 must be >= 1"),
-            (lambda arm, e: unroll(arm, e, wild, 1.0, steps=1, tile=3), "tile 3 must divide"),
+            (lambda arm, e: unroll(arm, e, wild, 1.0, steps=1, tile=5), "tile 5 must be"),
             (
                 lambda arm, e: randomized(arm, KEYS, {"body.amr.mass": scaled(1, 2)}),
                 "no body 'amr'; did you mean 'arm'",

@@ -81,7 +81,7 @@ for kind in (AxisType.Auto, AxisType.Explicit):
     sent = [line for line in program.splitlines() if "-gather(" in line]
     assert all("[8]{" in line for line in sent), sent
 
-with pytest.raises(ValueError, match="cannot be dealt out evenly to 8 devices"):
+with pytest.raises(ValueError, match="wider than the 4 environments that each of 8 devices"):
     jj.rollout(system, there, dt=5e-3, steps=2, tile=8)
 print("equal")
 """

@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 import jaxjoints as jj
 from jaxjoints import use_all_cores
+from jaxjoints.simulate import tiles
 from jaxjoints.simulate.tiles import (
     TILE_SIZE,
     WIDEST_FRICTION_TILE,
@@ -95,12 +98,49 @@ def test_a_count_below_one_is_refused():
 @pytest.mark.parametrize("batch", [1, 2, 7, 60, 64, 1000, 1024, 4096, 997])
 @pytest.mark.parametrize("joints", [1, 120])
 @pytest.mark.parametrize("grounded", [False, True])
-def test_default_tiles_divide_the_batch_and_fit_the_cache(batch, joints, grounded):
-    tile = default_tile(links(joints, grounded), batch, 1)
-    if tile:
-        assert batch % tile == 0
-        assert tile <= (WIDEST_FRICTION_TILE if grounded else WIDEST_TILE)
-        assert tile * joints <= max(TILE_SIZE, 8 * joints)
+def test_default_tiles_fit_the_cache_and_hardly_exceed_the_batch(batch, joints, grounded):
+    tile = default_tile(links(joints, grounded), batch)
+    widest = min(WIDEST_FRICTION_TILE if grounded else WIDEST_TILE, max(8, TILE_SIZE // joints))
+    count = -(-batch // tile)
+    assert tile <= widest and count == -(-batch // widest)
+    assert 0 <= count * tile - batch < count
+
+
+def on_cores(monkeypatch, count):
+    """As if so many cores shared a batch."""
+    mesh = AbstractMesh((count,), ("devices",))
+    monkeypatch.setattr(tiles, "cores", lambda: NamedSharding(mesh, PartitionSpec("devices")))
+
+
+@pytest.mark.parametrize(
+    ("batch", "tile", "width", "shared"),
+    [
+        (1024, None, 128, True),
+        (1026, None, 103, True),  # five tiles on each core, 515 places for 513
+        (384, 128, 128, True),  # the second tile of each core is half full
+        (2, None, 1, True),
+        (1, None, 1, False),
+        (9, None, 9, False),
+        (16, 16, 16, False),
+    ],
+)
+def test_two_cores_share_a_batch_in_tiles(monkeypatch, batch, tile, width, shared):
+    on_cores(monkeypatch, 2)
+    found, placed = tiles.tiling("rollout", tile, (batch,), links(1, False), None)
+    assert (found, placed is not None) == (width, shared)
+
+
+def test_a_batch_that_cores_cannot_share_is_told_once_with_its_neighbours(monkeypatch):
+    on_cores(monkeypatch, 2)
+    monkeypatch.setattr(tiles, "_told", set())
+    call = partial(tiles.tiling, "rollout", None, (1021,), links(1, False), None)
+    with pytest.warns(UserWarning, match="2 cores cannot share 1021 .* take 1020 or 1022"):
+        assert call() == (128, None)
+    assert call() == (128, None)
+    with pytest.raises(ValueError, match="tile 8 is wider than the 4 environments"):
+        mesh = AbstractMesh((8,), ("batch",))
+        placed = NamedSharding(mesh, PartitionSpec("batch"))
+        tiles.tiling("rollout", 8, (32,), links(1, False), placed)
 
 
 @cache
@@ -116,7 +156,7 @@ def links(joints, grounded):
     return world.build()[0]
 
 
-@pytest.mark.parametrize("tile", mostly_slow([1, 3, 12], default=("3",)))
+@pytest.mark.parametrize("tile", mostly_slow([1, 3, 5, 12], default=("5",)))
 def test_tiles_change_nothing(tile):
     x = jnp.arange(24.0).reshape(2, 12)
 
@@ -126,3 +166,16 @@ def test_tiles_change_nothing(tile):
     found = map_tiles(function, jnp.array(2.0), x, tile)
     np.testing.assert_array_equal(found["sum"], 2 * x.sum(axis=0))
     np.testing.assert_array_equal(found["all"], x[::-1])
+
+
+def test_what_fills_a_tile_has_no_gradient():
+    """The last of seven environments is computed twice and counts once."""
+    x = jnp.arange(1.0, 8.0)
+
+    def total(shared, x):
+        weights = jnp.arange(7.0)
+        return jnp.sum(weights * map_tiles(lambda shared, x: shared / x**2, shared, x, 4))
+
+    slopes = jax.grad(total, argnums=(0, 1))(jnp.array(3.0), x)
+    np.testing.assert_allclose(slopes[0], sum(n / (n + 1) ** 2 for n in range(7)), rtol=1e-14)
+    np.testing.assert_allclose(slopes[1], -6 * np.arange(7) / np.arange(1, 8) ** 3, rtol=1e-14)
