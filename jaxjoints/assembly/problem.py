@@ -15,7 +15,7 @@ from ..algebra.pytree import replace, struct
 from ..algebra.spatial import over_mass
 from ..model.kinematics import Kinematics, Mechanism
 from ..solve.forces import Bound, Latch, Linear, RowLaw
-from ..solve.problem import RowProblem, coordinate_rows, diagonal
+from ..solve.problem import RowProblem, coordinate_rows, diagonal, still
 from .group_rows import GroupRows, Interval, group_rows, without
 from .layout import Layout, Slot, layout
 from .targets import Step
@@ -30,7 +30,6 @@ class Wrenches:
 
     H: tuple[Array, ...]
     Y: tuple[Array, ...]
-    idle: Array | None
 
 
 @struct
@@ -83,14 +82,14 @@ def aimed_again(
     groups = _groups(mechanism, kinematics, interval, target)
     aims = materialize(_aims(mechanism, plan, groups, target, None))
     fields = {name: x for name, x in vars(aims).items() if name != "latches"}
-    idle = _idle(mechanism, plan, groups)
-    if idle is not None:
+    off = _off(mechanism, plan, groups)
+    if off is not None:
         nodes = [np.array(nodes) for nodes, _ in plan.structure.sides]
         H, Y = (
-            tuple(x * (1 - idle[None, :, at]) for x, at in zip(xs, nodes, strict=True))
+            tuple(x * (1 - off[None, :, at]) for x, at in zip(xs, nodes, strict=True))
             for xs in (problem.H, problem.Y)
         )
-        problem = replace(problem, H=H, Y=Y, idle=idle)
+        problem = replace(problem, H=H, Y=Y)
     return _latched(replace(problem, **fields), aims.latches, target)
 
 
@@ -150,10 +149,10 @@ def _wrenches(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | N
     whole = jax.tree.map(partial(_joined, mechanism), *parts)
     in_order = partial(_in_order, mechanism, plan)
     H, Y = (tuple(in_order(x, side) for side, x in enumerate(xs)) for xs in whole)
-    return Wrenches(H, Y, _idle(mechanism, plan, groups))
+    return Wrenches(H, Y)
 
 
-def _idle(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Array | None:
+def _off(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Array | None:
     """1 for rows that are switched off, nodes in the order of elimination; None for none."""
     groups = [group for group in groups if group is not None]
     if all(group.on is None for group in groups):
@@ -271,8 +270,13 @@ def _is_array(x) -> bool:
 
 def _latched(problem: RowProblem, latches: tuple[Latch, ...], target: Step) -> RowProblem:
     """The problem with its latches as linear laws, no stiffer than what a solve can hold."""
+    if not latches:
+        return problem
+    A, fixed = (coordinate_rows(problem, f(problem)) for f in (diagonal, still))
     for latch in latches:
-        K = target.stiffness(latch, coordinate_rows(problem, diagonal(problem)))
+        # What holds hard where nothing moves holds nothing, as in `resting`.
+        hard = fixed if latch.compliance is None else fixed & (latch.compliance <= 0)
+        K = jnp.where(hard, 0.0, target.stiffness(latch, A))
         problem = replace(
             problem,
             augmented_stiffness=problem.augmented_stiffness + K,

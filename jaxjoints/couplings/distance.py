@@ -28,9 +28,10 @@ class DoubleBall(Residual):
 
     Row: the force along the rod; its error is |p| - length [m], with p the position of C's origin.
 
-    Special values: where the origins coincide, the rod has no direction; its row is zero, and its
-    error is not removed. The direction -z is the pole of q[0] and q[1], and 2π is the singularity
-    of the rotation vector; values and rates are kept finite at both.
+    Special values: where the origins coincide, the rod has no direction; its row is zero, with all
+    derivatives of the row, and its error is not removed. The direction -z is the pole of q[0] and
+    q[1], and 2π is the singularity of the rotation vector; values and rates are kept finite at
+    both.
 
     length: of the rod, > 0 [m]
 
@@ -90,7 +91,8 @@ class Rope(Residual):
     other by more than the length in one step, `Limits(-length, length)` stops them on the other
     side too.
 
-    Special value: where the origins coincide, the distance has no direction, and its row is zero.
+    Special value: where the origins coincide, the distance has no direction. Its row is zero, with
+    all derivatives of the row: whatever acts on the distance, the body moves as without it.
 
     >>> from jaxjoints import Limits, SystemBuilder
     >>> world = SystemBuilder()

@@ -29,8 +29,9 @@ from .problem import (
     at_rest,
     body_velocities,
     coordinate_rows,
-    diagonal,
+    mobility,
     residual,
+    resting,
     speeds,
     with_coordinate_rows,
 )
@@ -64,6 +65,7 @@ class ProjectedGaussSeidel(Solver):
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
         """See `Solver.solve`."""
+        problem = resting(problem)
         at = at_rest(problem) if start is None or not self.warm else stop_gradient(start)
         places = _Places.of(problem)
         laws = _laws(problem, places, jnp.asarray(self.relaxation, problem.rate.dtype))
@@ -196,7 +198,7 @@ def _laws(problem: RowProblem, places: _Places, relaxation: Array) -> _Laws:
             lower, upper = none, jnp.where(bound.present > 0, endless, none)
         follows = none if bound.mu is None else bound.mu
         parts.append((bound.sign, bound.sign, bound.bias, bound.compliance, lower, upper, follows))
-    A, rate = diagonal(problem)[row, node], problem.rate[row, node]
+    A, rate = mobility(problem)[row, node], problem.rate[row, node]
     batch = jnp.broadcast_shapes(A.shape[1:], rate.shape[1:], compliance.shape[1:], K.shape[1:])
     slope, sign, constant, compliance, lower, upper, friction = (
         jnp.concatenate([jnp.broadcast_to(x, (len(x), *batch)) for x in part])

@@ -100,7 +100,7 @@ class RowStructure:
 
     @cached_property
     def filler(self) -> np.ndarray:
-        """1 where a row does not exist: its unit pivot, shape (rows, nodes)."""
+        """1 where a row does not exist, shape (rows, nodes)."""
         mask = np.zeros((self.rows, self.nodes))
         for row, node in self.unused:
             mask[row, node] = 1.0
@@ -120,9 +120,8 @@ class RowProblem:
     augmented_stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
     bounds: one `Bound` for each slot, arrays (coordinate rows, *batch); where a coordinate has no
         law in a slot, the bound is not present
-    idle: 1 for rows that are switched off, whose H is zero, (rows, nodes, *batch), None for none
     regularization: compliance of the hard rows that stands in the matrix and not in their law,
-        (rows, nodes, *batch); diagonal: of A. Both None until a solver works them out
+        (rows, nodes, *batch); mobility: A_ii. Both None until a solver works them out
         (`regularized`)
     """
 
@@ -136,9 +135,8 @@ class RowProblem:
     impulse: Array
     bounds: tuple[Bound, ...]
     structure: RowStructure = static()
-    idle: Array | None = None
     regularization: Array | None = None
-    diagonal: Array | None = None
+    mobility: Array | None = None
 
     @property
     def follows(self) -> bool:
@@ -242,16 +240,63 @@ def delassus(problem: RowProblem, impulse: Array) -> Array:
     return row_speeds(problem, _all_velocities(problem, impulse))
 
 
-def diagonal(problem: RowProblem) -> Array:
-    """Diagonal of A, 1 for rows that do not exist or are switched off, (rows, nodes, *batch)."""
-    if problem.diagonal is not None:
-        return problem.diagonal
+def mobility(problem: RowProblem) -> Array:
+    """Diagonal of A, 0 for rows that nothing moves, (rows, nodes, *batch)."""
+    if problem.mobility is not None:
+        return problem.mobility
     H, Y = problem.H, problem.Y
     A = dot(H[0], Y[0]) + dot(H[1], Y[1])
     for (nodes, _), h, y in zip(problem.structure.sides[2:], H[2:], Y[2:], strict=True):
         A = add_at(A, np.array(nodes), dot(h, y), 1)
-    A = A + trailing(problem.structure.filler, A)
-    return A if problem.idle is None else A + problem.idle
+    return A
+
+
+def still(problem: RowProblem) -> Array:
+    """True for rows that nothing moves, (rows, nodes, *batch): those that do not exist, those that
+    are switched off, and those whose wrench vanishes, such as the row of a rope whose ends meet.
+    """
+    A = mobility(problem)
+    # The square of what is less would underflow, and that of 1/A_ii overflow.
+    return A <= jnp.finfo(A.dtype).tiny ** 0.5
+
+
+def diagonal(problem: RowProblem) -> Array:
+    """Diagonal of A, 1 for rows that nothing moves (`still`), (rows, nodes, *batch)."""
+    # Protects what divides by A_ii, and derivatives of it, from these rows.
+    return jnp.where(still(problem), 1.0, mobility(problem))
+
+
+def resting(problem: RowProblem) -> RowProblem:
+    """The problem without the forces that no law determines in rows that nothing moves (`still`).
+
+    What asks for a speed there, a hard row or a hard stop, exerts no force, as if it did not exist:
+    whatever it exerted would move nothing. A hard box gives way by `SPLIT`, so that it exerts all
+    that it may, or nothing where nothing slips. Linear and soft laws keep their force. No body
+    feels it, but derivatives do: it moves bodies as soon as the wrench is not zero.
+    """
+    idle, fixed = _idle(problem), coordinate_rows(problem, still(problem))
+    return replace(
+        problem,
+        rate=jnp.where(idle, 0.0, problem.rate),
+        # A unit pivot.
+        compliance=jnp.where(idle, 1.0, problem.compliance),
+        bounds=tuple(_resting(bound, fixed) for bound in problem.bounds),
+    )
+
+
+def _idle(problem: RowProblem) -> Array:
+    """True for hard rows that nothing moves, and that are not soft, (rows, nodes, *batch)."""
+    hard = trailing(problem.structure.hard, problem.rate) > 0
+    return hard & still(problem) & (problem.compliance <= 0)
+
+
+def _resting(bound: Bound, fixed: Array) -> Bound:
+    """The bound in rows that move, and in `fixed` ones that nothing moves."""
+    hard = fixed & (bound.compliance <= 0)
+    if bound.upper is None:
+        return replace(bound, present=jnp.where(hard, 0.0, bound.present))
+    share = SPLIT[bound.compliance.dtype.itemsize]
+    return replace(bound, compliance=jnp.where(hard, share, bound.compliance))
 
 
 def scale(problem: RowProblem) -> Array:
@@ -269,25 +314,25 @@ def matrix(problem: RowProblem) -> AnyMatrix:
 
 
 def regularized(problem: RowProblem) -> RowProblem:
-    """The problem with the regularization of its hard rows, and unit pivots for rows that are none.
+    """The problem `resting` and with the regularization of its hard rows.
 
     In float64, and where friction follows other impulses, the regularization is part of their
     compliance. In float32 it would be felt there, and is in the matrix alone, where a correction
     can take it away to second order.
     """
-    A = materialize(diagonal(problem))
-    problem = replace(problem, diagonal=A)
-    filler = trailing(problem.structure.filler, A)
+    A = materialize(mobility(problem))
+    problem = replace(problem, mobility=A)
     precision = A.dtype.itemsize
     rounding = ROUNDINGS * float(jnp.finfo(A.dtype).eps)
     share = rounding if problem.structure.independent else REGULARIZATION[precision]
     # Only what a row lacks of it: the compliance of soft rows stays exact, and its derivative.
     lacking = jnp.maximum(share * A - stop_gradient(problem.compliance), 0.0)
+    problem = resting(problem)
     if precision == 8 or problem.follows:
-        return replace(problem, compliance=materialize(problem.compliance + lacking + filler))
+        return replace(problem, compliance=materialize(problem.compliance + lacking))
     hard = trailing(problem.structure.hard, A)
     added = stop_gradient(lacking * hard)
-    compliance, added = materialize((problem.compliance + filler, added))
+    compliance, added = materialize((problem.compliance, added))
     return replace(problem, compliance=compliance, regularization=added)
 
 
@@ -326,7 +371,8 @@ def residual(
 
     smoothing: ν of the bounds [m/s or rad/s]; speed: of all rows after the impulses
     """
-    problem, smoothing, at, speed = stop_gradient((problem, smoothing, at, speed))
+    speed = jnp.where(_idle(problem), 0.0, speed)
+    problem, smoothing, at, speed = stop_gradient((resting(problem), smoothing, at, speed))
     impulse, bounded = at
     structure = problem.structure
     A = diagonal(problem)

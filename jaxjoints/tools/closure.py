@@ -51,7 +51,7 @@ from ..model.system import WORLD, WORLD_INDEX, System
 from ..schemes.projection import displaced
 from ..simulate.door import entered, full, read_count
 from ..solve.linear import solve_linear
-from ..solve.problem import RowProblem, body_velocities, diagonal, regularized, trailing
+from ..solve.problem import RowProblem, body_velocities, diagonal, mobility, regularized, trailing
 from .goals import Goal
 from .placement import (
     Closing,
@@ -320,15 +320,15 @@ def _problem(mechanism: Mechanism, state: State, damping: Array) -> tuple[RowPro
     kinematics = system_kinematics(mechanism, state)
     interval = Interval(jnp.ones((), damping.dtype))
     problem = row_problem(mechanism, kinematics, interval, Closing(damping))
-    A = diagonal(problem)
-    problem = replace(problem, diagonal=A, compliance=problem.compliance + damping[None, None] * A)
+    A = mobility(problem)
+    problem = replace(problem, mobility=A, compliance=problem.compliance + damping[None, None] * A)
     return problem, joint_coordinates(mechanism, kinematics, state)
 
 
 def _errors(problem: RowProblem, damping: Array) -> tuple[Array, Array]:
     """Sum of the squares of all errors over A_ii [m²], and the largest error [m or rad]."""
     φ = problem.rate * trailing(problem.structure.hard, problem.rate)
-    total = jnp.sum(φ**2 / problem.diagonal, axis=(0, 1)) + 0 * damping
+    total = jnp.sum(φ**2 / diagonal(problem), axis=(0, 1)) + 0 * damping
     worst = jnp.max(jnp.abs(φ), axis=(0, 1)) + 0 * damping
     K, p = problem.augmented_stiffness, problem.impulse
     # Protects the division from coordinates on which nothing acts.

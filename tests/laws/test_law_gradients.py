@@ -18,18 +18,21 @@ from jaxjoints import (
     Bushing,
     Compliance,
     Damping,
+    DoubleBall,
     DryFriction,
     Effort,
     LimitForce,
     Limits,
     Lock,
     Motor,
+    Rope,
     SemiImplicitEuler,
     Servo,
     SpringDamper,
     SystemBuilder,
     Translation,
     replace,
+    replicate,
     step,
 )
 from jaxjoints.laws.transmissions import SwingCone
@@ -183,3 +186,49 @@ def test_derivatives_of_a_law_are_those_of_finite_differences(name):
         assert np.all(found[:MOST] == 0)
     else:
         assert np.abs(expected[:MOST]).max() > 1e-3
+
+
+# Joints of two points, whose row along the line between them vanishes where they coincide.
+BETWEEN_POINTS = {
+    "rope": (Rope(), [Limits(upper=0.3)]),
+    "bouncing rope": (Rope(), [Limits(upper=0.3, restitution=0.5)]),
+    "locked rope": (Rope(), [Lock(0.2, engaged=True)]),
+    "rod": (DoubleBall(0.5), []),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BETWEEN_POINTS)
+def test_a_joint_whose_ends_meet_leaves_a_body_to_fall_freely(name):
+    """And its neighbour in a batch the derivatives that it has without it."""
+    coupling, laws = BETWEEN_POINTS[name]
+    world = SystemBuilder(gravity=(0.0, 0.0, -9.81))
+    world.body("body", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    world.joint("joint", coupling, child="body", laws=[*laws, Effort(1.5, coordinate=1)])
+    system, state = world.build()
+    weights = jnp.array([1.0, 2.0, 3.0])
+
+    @jax.jit
+    def slopes(places):
+        start = replicate(replace(state, velocity=state.velocity + 0.1), 2)
+
+        def seen(mass, position, velocity):
+            changed = replace(start, position=position, velocity=velocity)
+            final, info = step(replace(system, mass=mass), changed, dt=DT, scheme=SCHEME)
+            return weights @ jnp.sum(final.position[:, 0], axis=-1), (final.velocity, info.ok)
+
+        numbers = system.mass, places[:, None], start.velocity
+        return jax.value_and_grad(seen, argnums=(0, 1, 2), has_aux=True)(*numbers)
+
+    along = jnp.array([0.2, -0.1, 0.2])
+    (_, (speed, ok)), (by_mass, *found) = slopes(jnp.stack([jnp.zeros(3), along], axis=-1))
+    (_, (speeds, _)), (by_both, *expected) = slopes(jnp.stack([along, along], axis=-1))
+    assert ok.all()
+    np.testing.assert_allclose(speed[:, 0, 0], [0.1, 0.1, 0.1 - 9.81 * DT], rtol=1e-12)
+    np.testing.assert_array_equal(speed[..., 1], speeds[..., 1])
+    for each, factor in zip(found, (1.0, DT), strict=True):
+        np.testing.assert_allclose(each[:, 0, 0], factor * weights, rtol=1e-12)
+    np.testing.assert_allclose(by_mass, by_both / 2, rtol=1e-12)
+    for some, every in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(some[..., 1], every[..., 1])
+    assert np.abs(by_mass).max() > 1e-6
