@@ -195,5 +195,5 @@ def test_rows_that_vanish_under_friction_that_follows_others(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_that_vanish_by_kernels(dtype):
-    with traced_for("interpreted"):
+    with traced_for("gpu"):
         check("Newton", dtype=dtype)
