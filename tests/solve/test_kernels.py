@@ -220,9 +220,9 @@ def test_programs_are_traced_for_the_default_device(beside_a_gpu):
     for there in (beside_a_gpu, "cpu"):
         with jax.default_device(there):
             assert not kernels()
-            assert default_tile(*mechanisms.pendulum()[:1], batch=64, devices=1) == 64
+            assert default_tile(mechanisms.pendulum()[0], 64) == 64
     assert kernels()
-    assert default_tile(*mechanisms.pendulum()[:1], batch=64, devices=1) == 0
+    assert default_tile(mechanisms.pendulum()[0], 64) == 0
 
 
 @pytest.fixture
