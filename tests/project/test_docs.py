@@ -57,6 +57,7 @@ def test_each_example_has_at_most_fifteen_lines():
         assert len([line for line in code.splitlines() if line.strip()]) <= MOST_LINES
 
 
+@pytest.mark.slow
 def test_a_cam_is_held_by_the_torque_of_virtual_work(names):
     lift, angle = 0.05, 0.7
     system, state = one_body(names["Cam"](lift=lift), q=angle).build()
@@ -222,6 +223,7 @@ def reference(tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 def test_the_reference_has_every_public_name(reference):
     door = reference["jaxjoints.html"]
     sections = set(re.findall(r'<section id="(\w+)">', door))

@@ -23,6 +23,10 @@ SLOW = (
     "jaxjoints.dynamics.linear.linear_model",
     "jaxjoints.dynamics.inverse.inverse_dynamics",
     "jaxjoints.tools.closure.inverse_kinematics",
+    "jaxjoints.tools.joint_space.configurations.BodySpeeds",
+    "jaxjoints.couplings.coupling.Residual",
+    "jaxjoints.viewing.page.view",
+    "jaxjoints.viewing.plots.coordinates",
 )
 CASES = [
     pytest.param(case, id=case.name, marks=pytest.mark.slow if case.name in SLOW else ())

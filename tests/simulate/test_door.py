@@ -26,6 +26,7 @@ def advanced(chain):
 
 
 class TestNumbers:
+    @pytest.mark.slow
     def test_integers_count_as_floats(self, chain):
         system, state = chain
         found = [
@@ -37,6 +38,7 @@ class TestNumbers:
             np.testing.assert_array_equal(found[0], other)
         assert np.abs(found[0] - without).max() > 1e-5
 
+    @pytest.mark.slow
     def test_integers_of_a_system_and_a_state_count_too(self, chain, advanced):
         system, state = chain
         whole = replace(system, mass=jnp.array([1, 2])), replace(state, time=jnp.array(0))
@@ -55,6 +57,7 @@ class TestNumbers:
         with pytest.raises(ValueError, match=r"mass has shape \(3, 2\); it was built with \(2,\)"):
             step(front, state, dt=DT)
 
+    @pytest.mark.slow
     def test_a_batch_that_may_be_in_front_has_to_be_told(self, chain):
         system, state = chain
         effort = jnp.ones((2, 2))
@@ -158,6 +161,7 @@ class TestCauses:
 
 
 class TestStarts:
+    @pytest.mark.slow
     def test_a_transmission_off_its_law_is_told(self):
         world = mechanisms_of_two_hinges()
         world.transmission(

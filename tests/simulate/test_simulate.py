@@ -110,6 +110,7 @@ def test_rollout_equals_repeated_step():
     assert_same(final, row(expected[0], -1))
 
 
+@pytest.mark.slow
 def test_record_every_keeps_every_nth_step():
     control = efforts(12)
     _, found = rolled(*chained(), control, record_every=4)
@@ -131,6 +132,7 @@ def push_back(gain, state):
     return Control(effort=-gain * state.q)
 
 
+@pytest.mark.slow
 def test_controller_is_asked_at_each_interval():
     gain = jnp.array([3.0, 1.0])
     control = Partial(push_back, gain)
@@ -146,6 +148,7 @@ def test_controller_is_asked_at_each_interval():
     assert_same(found, row(expected, slice(5, None, 6)))
 
 
+@pytest.mark.slow
 def test_controller_and_record_see_one_environment():
     def record(state, info):
         assert state.q.ndim == 1 and info.ok.ndim == 0
@@ -194,7 +197,7 @@ def tiled(tile):
     return rolled(system, states(), control, tile=tile, record_every=2)
 
 
-@pytest.mark.parametrize("tile", mostly_slow([1, 2, 4], default=("4",)))
+@pytest.mark.parametrize("tile", mostly_slow([1, 2, 4], default=()))
 def test_results_do_not_depend_on_the_tile(tile):
     assert_same(tiled(tile), tiled(None))
 

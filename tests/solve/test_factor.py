@@ -146,7 +146,9 @@ def test_a_general_matrix_and_its_transpose_are_solved(graph, turned):
     np.testing.assert_allclose(x, dense_solve(matrix, b), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("graph", ["parallel", "several bodies"])
+@pytest.mark.parametrize(
+    "graph", ["parallel", pytest.param("several bodies", marks=pytest.mark.slow)]
+)
 def test_rows_that_depend_on_each_other_are_solved_to_a_few_roundings(graph):
     """In float32, of the size of what cancels; inverses of whole pivots leave 1000 to 4000."""
     r, batch, share = 6, (64,), 1e-5
