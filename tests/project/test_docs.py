@@ -233,6 +233,7 @@ def test_the_reference_has_every_public_name(reference):
         assert getattr(jj, name).__name__.replace(".", "/") + ".html" in reference
 
 
+@pytest.mark.slow
 def test_the_reference_lists_arguments_and_keeps_equations(reference):
     door = reference["jaxjoints.html"]
     limits = re.search(r'<section id="Limits">.*?</section>', door, re.DOTALL)[0]
@@ -244,6 +245,7 @@ def test_the_reference_lists_arguments_and_keeps_equations(reference):
     assert "f = k x" in html.unescape(re.sub(r"<[^>]+>", "", equations))
 
 
+@pytest.mark.slow
 def test_pages_of_the_reference_link_to_pages_that_exist(reference):
     for name, page in reference.items():
         for link in re.findall(r'href="([^"#:]+\.html)', page):
