@@ -88,6 +88,7 @@ class TestTasks:
 
 
 class TestEpisodes:
+    @pytest.mark.slow
     def test_steps_in_one_loop_are_steps_with_restarts(self, arm, hanging):
         end, seen = unroll(arm, hanging, wild, 0.5, steps=5)
         episode = hanging

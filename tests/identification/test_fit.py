@@ -66,6 +66,7 @@ def recording(measured, q=-0.9, deviation=1e-3, **options):
 ROUGHLY = {"q_within": 0.05, "qd_within": 1.0}
 
 
+@pytest.mark.slow
 def test_the_truth_is_found_from_a_start_that_is_known_roughly(angles):
     found = fit(SYSTEM, UNKNOWNS, recording(angles, **ROUGHLY), ANGLE, **FEW)
     for path, true in TRUTH.items():
@@ -100,7 +101,8 @@ def problem(recordings, shots, measure=ANGLE):
     return Shots(SYSTEM, tuple(parts), simulation), unknowns
 
 
-@pytest.mark.parametrize("shots", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("shots", [1, 3])
+@pytest.mark.slow
 def test_derivatives_are_differences_through_the_stop(angles, shots):
     both, unknowns = problem([recording(angles, q_within=0.1, qd_within=0.0)] * 2, shots)
     size = len(UNKNOWNS) + 2 * (1 + 2 * (shots - 1))
@@ -160,6 +162,7 @@ def marker_record(state, info):
     return marker(real, state, info)
 
 
+@pytest.mark.slow
 def test_repeated_fits_of_equal_shapes_compile_once(angles):
     traces = []
 

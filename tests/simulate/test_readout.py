@@ -55,6 +55,7 @@ def rolled(system, state, effort, record):
     return rollout(system, state, Control(effort=effort), dt=DT, record=record)[1]
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_for_is_kept():
     *given, everything = swung()
     some = jax.eval_shape(rolled, *given, readout(given[0], coordinates="1", energy=True))
@@ -85,6 +86,7 @@ def test_readings_of_a_batch_are_those_of_each_environment():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), mine, expected)
 
 
+@pytest.mark.slow
 def test_what_numpy_holds_reads_as_what_jax_holds():
     """Results of searches are NumPy arrays; so may systems be that come from files."""
     system, state, _, found = swung()

@@ -14,6 +14,7 @@ from jaxjoints.simulate.tiles import default_tile
 from jaxjoints.solve.factor import assemble, factor_scaled, solve, solve_corrected
 from jaxjoints.solve.kernels import ENVIRONMENTS, Unassembled, WholeFactor
 from support import mechanisms
+from support.cases import mostly_slow
 from support.graphs import GRAPHS, dense_solve, problem, with_diagonal
 
 
@@ -60,7 +61,10 @@ def check(graph, r, batch, dtype, tolerance):
     np.testing.assert_allclose(found[0], dense, rtol=0, atol=tolerance * np.abs(dense).max())
 
 
-@pytest.mark.parametrize("graph", ["single", "chain", "parallel", "several bodies", "ladder"])
+@pytest.mark.parametrize(
+    "graph",
+    mostly_slow(["single", "chain", "parallel", "several bodies", "ladder"], default=("chain",)),
+)
 def test_kernels_solve_what_levels_solve(graph):
     check(graph, 3, (2,), jnp.float64, 1e-11)
 
@@ -72,11 +76,15 @@ def test_kernels_solve_every_graph(graph, r):
     check(graph, r, (2,), jnp.float64, 1e-11)
 
 
-@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (ENVIRONMENTS,), (ENVIRONMENTS + 1,)])
+@pytest.mark.parametrize(
+    "batch",
+    mostly_slow([(), (1,), (2, 3), (ENVIRONMENTS,), (ENVIRONMENTS + 1,)], default=("(2, 3)",)),
+)
 def test_kernels_take_every_batch(batch):
     check("ring", 2, batch, jnp.float64, 1e-11)
 
 
+@pytest.mark.slow
 def test_kernels_in_single_precision():
     check("ring", 2, (3,), jnp.float32, 1e-4)
 
@@ -147,6 +155,7 @@ def check_equal(found, expected, precise):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=atol * largest)
 
 
+@pytest.mark.slow
 def test_a_step_is_the_same_by_kernels():
     system, state = mechanisms.single(in_its_stops())
     expected, _ = jj.step(system, state, dt=5e-3)

@@ -30,6 +30,7 @@ def decoded(array):
     return values.reshape(array["shape"])
 
 
+@pytest.mark.slow
 def test_the_page_holds_the_poses_of_the_trajectory(four):
     system, (states, _) = four
     channels = document(jj.view(*four))["channels"]
@@ -80,6 +81,7 @@ def test_save_writes_the_page(swing, tmp_path):
     assert view.save(tmp_path / "motion.html").read_text(encoding="utf-8") == view.page
 
 
+@pytest.mark.slow
 def test_long_motions_are_thinned_out_and_it_is_said(swing):
     system, (states, infos) = swing
     view = jj.view(system, (states, infos), frames=3)
