@@ -106,7 +106,7 @@ def sliding(stool, passes, smoothing, μ, speed, height):
     return jnp.concatenate([final.position[:, 0], final.omega[:, 0]]), info
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("passes", ["coupled", "two passes"])
 def test_gradient_of_sliding_matches_finite_differences(passes):
     """With a smoothing, traced and differentiated too; the sharp solve is its limit."""

@@ -125,7 +125,7 @@ def slopes(request):
     return differences, *map(np.asarray, derivatives(jnp.asarray(at))), weights
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 def test_both_modes_agree_and_are_finite_differences(slopes, name):
     box = list(CASES).index(name)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PATIENCE = 900  # [s] for one cell on a busy machine
 # What the tests write in place of what stands in a notebook, once. Its assertions hold for that
-# too, and what is committed was executed as it stands. The knee gains little by it: most of its
+# too, and what is committed was executed as it stands. They still take longest, and are sweeps. The knee gains little by it: most of its
 # time goes into tracing and compiling one program.
 SHORT = {
     "batch_and_randomize": {
@@ -87,7 +87,13 @@ def execute(path, folder):
     return nbformat.read(target, as_version=4)
 
 
-@pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(path, id=path.stem, marks=pytest.mark.sweep if path.stem in SHORT else ())
+        for path in NOTEBOOKS
+    ],
+)
 def path(request):
     return request.param
 

@@ -69,7 +69,7 @@ def test_kernels_solve_what_levels_solve(graph):
     check(graph, 3, (2,), jnp.float64, 1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("graph", list(GRAPHS))
 @pytest.mark.parametrize("r", [1, 2, 6])
 def test_kernels_solve_every_graph(graph, r):

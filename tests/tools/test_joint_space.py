@@ -43,7 +43,12 @@ MOVING = [n for n in SPACES if n not in RESIDUALS] + ["point on sphere", "moving
 SOME = ["fixed", "tilted hinge", "slider", "ball", "universal", "screw", *OTHERWISE]
 
 spaces = pytest.mark.parametrize(
-    "name", mostly_slow(MOVING, default=("universal", "free by quaternion"))
+    "name",
+    mostly_slow(
+        MOVING,
+        default=("universal", "free by quaternion"),
+        sweep=[name for name in MOVING if name not in SOME],
+    ),
 )
 some_spaces = pytest.mark.parametrize(
     "name", mostly_slow(SOME, default=("hinge by sine and cosine", "free by quaternion"))
