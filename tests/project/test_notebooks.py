@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PATIENCE = 900  # [s] for one cell on a busy machine
 # What the tests write in place of what stands in a notebook, once. Its assertions hold for that
-# too, and what is committed was executed as it stands. They still take longest, and are sweeps. The knee gains little by it: most of its
-# time goes into tracing and compiling one program.
+# too, and what is committed was executed as it stands. These notebooks take longest nonetheless and
+# are sweeps. The knee gains little: most of its time goes into tracing and compiling one program.
 SHORT = {
     "batch_and_randomize": {
         "BATCH = 4096": "BATCH = 64",
