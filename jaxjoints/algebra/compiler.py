@@ -1,4 +1,4 @@
-"""Ways around what XLA and JAX do badly, all of them; each that gains time has a switch.
+"""Ways around what XLA and JAX do badly, all of them, each with a switch.
 
 Every entry below says what goes wrong, the version of jaxlib where that was seen, and what the
 workaround gains. `tests/benchmarks/workarounds.py` measures the gains by means of `disabled`;
@@ -11,14 +11,13 @@ that lack it.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial, wraps
-from itertools import compress
 from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType
 
 try:
     from jax.custom_derivatives import SymbolicZero
@@ -369,37 +368,6 @@ def scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any
         return lax.scan(function, carry, xs, length=length)
     carry, y = function(carry, jax.tree.map(lambda x: x[0], xs))
     return carry, jax.tree.map(lambda x: x[None], y)
-
-
-def shard_map(
-    function: Callable, arrays: Sequence[Array], mesh: Any, specs: Sequence[Any], results: Any
-) -> Any:
-    """`jax.shard_map` of `function(*arrays)` without communication, given nothing that is empty.
-
-    XLA puts a constant in the place of an array without items, and then looks for what it has
-    replaced: a segmentation fault (jaxlib 0.11.2). Such arrays are made on each device.
-
-    specs: of each array; results: of what the function returns
-    """
-    filled = [x.size > 0 for x in arrays]
-    empty = [
-        jax.ShapeDtypeStruct(NamedSharding(mesh, spec).shard_shape(x.shape), x.dtype)
-        for x, spec in zip(arrays, specs, strict=True)
-        if not x.size
-    ]
-
-    def on_one(*given: Array) -> Any:
-        parts, made = iter(given), (jnp.zeros(x.shape, x.dtype) for x in empty)
-        return function(*(next(parts if one else made) for one in filled))
-
-    return jax.shard_map(
-        on_one,
-        mesh=mesh,
-        in_specs=tuple(compress(specs, filled)),
-        out_specs=results,
-        # There is no communication to be checked.
-        check_vma=False,
-    )(*compress(arrays, filled))
 
 
 def register(cls: type, data: tuple[str, ...], meta: tuple[str, ...]) -> None:

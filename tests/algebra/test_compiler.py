@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, PartitionSpec
 
 from jaxjoints.algebra import compiler, dense
 
@@ -116,23 +115,6 @@ def test_a_switch_changes_the_program_and_neither_value_nor_derivative(name):
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-14), actual, expected)
     assert without != program
     assert instructions(function, x) == program, "afterwards all is as it was before"
-
-
-def test_devices_are_given_nothing_empty():
-    """A compiler crashes where a function reads or returns such an array."""
-    mesh = jax.make_mesh((1,), ("batch",), axis_types=(AxisType.Auto,))
-    batch, shared, x = PartitionSpec(None, "batch"), PartitionSpec(), jnp.arange(6.0)[None]
-
-    def function(nothing, x, none):
-        return nothing, x * 2 + jnp.sum(nothing, axis=0)[None] + jnp.sum(none)
-
-    arrays, specs = (jnp.zeros((0, 6)), x, jnp.zeros(0)), (batch, batch, shared)
-    run = partial(compiler.shard_map, function, mesh=mesh, specs=specs, results=(batch, batch))
-    (mapped,) = jax.make_jaxpr(lambda *arrays: run(arrays))(*arrays).eqns
-    assert [x.aval.shape for x in mapped.invars] == [(1, 6)]
-    empty, twice = jax.jit(lambda *arrays: run(arrays))(*arrays)
-    assert empty.shape == (0, 6)
-    np.testing.assert_array_equal(twice, 2 * x)
 
 
 def test_an_unknown_switch_is_refused():
