@@ -30,25 +30,18 @@ HAND_WRITTEN = [name for name, entry in CATALOG.items() if entry.coupling.batche
 # One coupling by hand, one by its poses, one by its errors; and kinds that a run by default meets.
 KINDS = ("hinge", "screw", "point on sphere")
 SOME = (*KINDS, "ball", "universal", "slotted hinge by hand", "rolling disc", "rope")
-# Couplings of further kinds. Of the others, laws that take a program of their own are asked before
-# a release.
+# Couplings of further kinds, which are slow. All others are asked before a release.
 MORE = (
     *("tilted hinge", "slider", "planar", "gimbal by hand", "segmented plane point", "fixed axis"),
     *("rolling sphere", "linear motor", "spur gear", "bevel gear", "double ball"),
     *("constant velocity", "ball by rotation", "free with angles", "bead on an egg"),
 )
-OTHERS = tuple(name for name in (*CATALOG, *SPEEDS) if name not in (*SOME, *MORE))
-# The couplings whose programs take longest to compile: all their laws are asked before a release.
-LONGEST = (
-    *("arm of three", "bead on a wire", "bead on a hill", "function driven"),
-    *("prismatic universal", "released universal", "double hinge"),
-)
 
 
-def of(names, default, sweep=LONGEST):
+def of(names, default):
     """The parameter of laws that are asked of couplings by their names."""
-    left_out = [name for name in names if name in sweep]
-    return pytest.mark.parametrize("name", mostly_slow(names, default=default, sweep=left_out))
+    others = [name for name in names if name not in (*default, *SOME, *MORE)]
+    return pytest.mark.parametrize("name", mostly_slow(names, default=default, sweep=others))
 
 
 couplings = of(CATALOG, SOME)
@@ -499,7 +492,7 @@ def test_values_and_derivatives_are_finite_where_charts_degenerate(name):
             assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
-@of([*CATALOG, *SPEEDS], KINDS, OTHERS)
+@of([*CATALOG, *SPEEDS], KINDS)
 def test_gradients_are_transposed_derivatives_and_finite(name):
     case, T = Case(name), Case(name).off(1e-2)
     weights = case.random(6, seed=4)
@@ -612,7 +605,7 @@ def test_hand_written_rows_are_the_derived_ones_for_the_twists_they_resist(name)
 # Precision, batches, parameters
 
 
-@of([*CATALOG, *SPEEDS], KINDS, OTHERS)
+@of([*CATALOG, *SPEEDS], KINDS)
 def test_single_precision_comes_close(name):
     case, (rows, _) = Case(name), off_surface(name)
     single = jax.tree.map(
@@ -632,7 +625,7 @@ def test_single_precision_comes_close(name):
         assert_close(actual, expected, 1e-4)
 
 
-@of([*CATALOG, *SPEEDS], ("hinge",), OTHERS)
+@of([*CATALOG, *SPEEDS], ("hinge",))
 def test_batches_equal_loops(name):
     case = Case(name)
     shape = (3, 7)

@@ -707,7 +707,7 @@ def environment(i, given=environments):
 @pytest.mark.parametrize(
     "given",
     [
-        pytest.param(environments, id="some leaves", marks=pytest.mark.slow),
+        pytest.param(environments, id="some leaves", marks=pytest.mark.sweep),
         pytest.param(unlike_throughout, id="all leaves", marks=pytest.mark.sweep),
     ],
 )
@@ -724,7 +724,7 @@ def test_trailing_batch_equals_loop(given):
     "given",
     [
         pytest.param(environments, id="some leaves", marks=pytest.mark.sweep),
-        pytest.param(unlike_throughout, id="all leaves", marks=pytest.mark.slow),
+        pytest.param(unlike_throughout, id="all leaves", marks=pytest.mark.sweep),
     ],
 )
 def test_vmap_equals_trailing_batch(given):
