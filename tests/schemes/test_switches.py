@@ -223,11 +223,11 @@ def made(arm, q, precision):
     return (single(wheels), 1e-6) if precision == "float32" else (wheels, 1e-13)
 
 
-@pytest.mark.parametrize("path", [*PRECISIONS, pytest.param("interpreted", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("path", [*PRECISIONS, pytest.param("gpu", marks=pytest.mark.slow)])
 def test_a_soft_lock_takes_nothing_of_positions_and_speeds(path):
     wheels, rounding = made(arm=0.3, q=0.1, precision=path)
     # The kernels of a GPU have a path of their own.
-    with traced_for(path) if path == "interpreted" else nullcontext():
+    with traced_for(path) if path == "gpu" else nullcontext():
         found = on_surfaces(*wheels)
     for x, wanted in zip(found, (0.1, 1.0, 1.0), strict=True):
         np.testing.assert_allclose(x, np.full(len(INERTIAS), wanted), rtol=rounding)
