@@ -41,6 +41,8 @@ class Interval:
     twist: of bodies at the start of the step in body axes, (6, bodies + 1, *batch), None where
         nothing moves
     engagement: of `State`; laws with an `Engagement` do not act without it
+    bent: change of the bodies' twists in the step that the speeds of the problem leave out, and
+        rows at acceleration level do not, (6, bodies + 1, *batch); None for none
     """
 
     dt: Array
@@ -48,6 +50,7 @@ class Interval:
     force_time: Array | None = None
     twist: Array | None = None
     engagement: Array | None = None
+    bent: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -149,16 +152,19 @@ def _joint_rows(
     if _needs_speeds(group) and interval.twist is not None:
         qd = coordinate_speeds(group, joint, interval.twist)
     laws = _laws(group, coordinate_indices(group), joint.rows.q, qd, interval)
+    H = materialize(_switched(wrenches_on_bodies(group, joint, rows.wrenches), enabled))
+    bodies = np.array(group.child), np.array(group.parent)
+    drift = _drift(joint, _force_time(interval))
     bilateral = Hard(
         bias=soft.erp * joint.rows.error / interval.dt,
         compliance=soft.cfm / interval.dt,
         error=joint.rows.error,
-        drift=_drift(joint, _force_time(interval)),
+        drift=_with_bent(drift, group.coupling.acceleration_rows, H, bodies, interval),
     )
     return GroupRows(
         layout=rows,
-        H=materialize(_switched(wrenches_on_bodies(group, joint, rows.wrenches), enabled)),
-        bodies=(np.array(group.child), np.array(group.parent)),
+        H=H,
+        bodies=bodies,
         hard=_stacked([bilateral, *map(_held(laws).get, rows.held)]),
         q=joint.rows.q,
         laws=laws,
@@ -217,8 +223,10 @@ def _constraint_rows(
 ) -> GroupRows:
     soft, enabled = _softness(group, interval.dt), _enabled(group)
     drift = at.drift
+    bodies = tuple(np.array(side) for side in zip(*group.bodies, strict=True))
     if at.acceleration is not None:
         drift = drift + _force_time(interval) * at.acceleration
+    drift = _with_bent(drift, group.constraint.acceleration_rows, at.H, bodies, interval)
     hard = Hard(
         bias=soft.erp * at.error / interval.dt,
         compliance=soft.cfm / interval.dt,
@@ -228,7 +236,7 @@ def _constraint_rows(
     return GroupRows(
         layout=rows,
         H=_switched(at.H, enabled),
-        bodies=tuple(np.array(side) for side in zip(*group.bodies, strict=True)),
+        bodies=bodies,
         hard=_stacked([hard]),
         q=jnp.zeros_like(at.error[:1]),
         laws=(),
@@ -336,6 +344,21 @@ def _enabled(group: JointGroup | TransmissionGroup | ConstraintGroup) -> Array |
 
 def _switched(H: Sequence[Array], on: Array | None) -> tuple[Array, ...]:
     return tuple(H) if on is None else tuple(side * on[None] for side in H)
+
+
+def _with_bent(
+    drift: Array, count: int, H: Sequence[Array], bodies: Sequence[np.ndarray], interval: Interval
+) -> Array:
+    """Drifts (rows, n, *batch) of bilateral rows, the last `count` of which are of accelerations:
+    these with `Interval.bent`.
+    """
+    if interval.bent is None or not count:
+        return drift
+    last = slice(len(drift) - count, len(drift))
+    sides = zip(H, bodies, strict=True)
+    added = sum(multiply_transposed(x[:, last], interval.bent[:, at]) for x, at in sides)
+    tail = jnp.broadcast_shapes(drift.shape[1:], added.shape[1:])
+    return jnp.broadcast_to(drift, (len(drift), *tail)).at[last].add(added)
 
 
 def _drift(joint: JointKinematics, time: Array) -> Array:

@@ -29,6 +29,7 @@ from .checks.joints import (
     read_max_effort,
     read_softness,
     read_switch,
+    read_tree,
     warn_of_mass_ratio,
     with_critical_damping,
 )
@@ -183,6 +184,7 @@ class SystemBuilder:
         attachment: str | tuple[float, float] = "C",
         enabled: bool | None = None,
         max_effort: Any = None,
+        tree: bool = True,
         q: Any = None,
         qd: Any = None,
         allow_active: bool = False,
@@ -204,6 +206,9 @@ class SystemBuilder:
         enabled: True or False makes a joint that `system.with_joint(name, enabled=…)` can switch,
             per environment; None makes a joint that is always on
         max_effort: largest |`Control.effort`| that acts [N or N m], a number or shape (dof,)
+        tree: False holds the joint by rows, also where its coordinates could hold it (see
+            `SemiImplicitEuler`): for a joint that closes a loop by the wish of its user, and for
+            one that is given CFM after the build
         q, qd: coordinates [m or rad] and their speeds [m/s or rad/s] at the start, shape (dof,)
         allow_active: accept laws of negative stiffness, damping, friction or inertia, which feed
             energy into the system
@@ -239,6 +244,7 @@ class SystemBuilder:
             softness=rows,
             enabled=read_switch(owner, enabled),
             max_effort=read_max_effort(owner, max_effort, dof),
+            tree=read_tree(owner, tree),
             attachment=read_attachment(owner, attachment, coupling),
             q=None if q is None else _unbatched(owner, "q", q, dof),
             qd=None if qd is None else _unbatched(owner, "qd", qd, dof),

@@ -36,6 +36,7 @@ def joint_groups(
                 start=tuple(starts[j] for j in members),
                 attachment=same[0].attachment,
                 rigid=same[0].softness.is_rigid,
+                tree=same[0].tree,
             )
         )
     return tuple(groups)

@@ -79,6 +79,7 @@ class JointSpec:
     attachment: tuple[float, float]
     enabled: np.ndarray | None
     max_effort: np.ndarray | None
+    tree: bool
     q: Array | None
     qd: Array | None
 
@@ -94,7 +95,8 @@ class JointSpec:
     @property
     def group_key(self) -> Hashable:
         """Joints of equal keys form one `JointGroup`."""
-        return structure_and_shapes(self.stacked_fields), self.attachment, self.softness.is_rigid
+        facts = self.attachment, self.softness.is_rigid, self.tree
+        return structure_and_shapes(self.stacked_fields), *facts
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,10 @@ from jax import Array
 from ..algebra.pytree import Numbers, replace, struct
 from ..algebra.spatial import Pose
 from .coupling import Chart, Coupling
+from .linear import Slider, Translation
 from .nonholonomic import extra_rows
+from .rigid import Fixed
+from .rotary import Hinge, Universal
 from .wrench import check_axis, check_length, check_not_parallel, direction
 
 X = (1.0, 0.0, 0.0)
@@ -50,6 +53,7 @@ class Hinge2(Chart):
     axis_D: Numbers = Z
     axis_C: Numbers = Y
     dof: ClassVar[int] = 3
+    regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Travel q[0], steering angle q[1], wheel angle q[2]."""
@@ -90,6 +94,7 @@ class PrismaticRotoide(Chart):
     axis_D: Numbers = X
     axis_C: Numbers = Z
     dof: ClassVar[int] = 2
+    regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along axis_D, then rotation by q[1] about axis_C."""
@@ -132,6 +137,7 @@ class PrismaticUniversal(Chart):
     axis_D: Numbers = X
     axis_C: Numbers = Y
     dof: ClassVar[int] = 3
+    regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement q[0] along the slide, angle q[1] about axis_D, q[2] about axis_C."""
@@ -175,6 +181,7 @@ class DoubleHinge(Chart):
 
     length: Numbers
     dof: ClassVar[int] = 2
+    regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """The rod turned by q[0] about z of D, C by q[1] about its other end."""
@@ -249,6 +256,15 @@ class Chain(Chart):
         """Number of coordinates of both."""
         return self.first.dof + self.second.dof
 
+    @property
+    def regular(self) -> bool:
+        """See `Coupling`: of sliders and hinges, all sliders first or one at most, and then two
+        hinges at most. Others have coordinates in which C cannot move in all `dof` ways.
+        """
+        freedoms = _freedoms(self)
+        sliders_first = "RT" not in freedoms or freedoms.count("T") == 1
+        return "?" not in freedoms and freedoms.count("R") <= 2 and sliders_first
+
     def pose(self, q: Array) -> Pose:
         """Product of the pose of `first`, `between`, and the pose of `second`."""
         k = self.first.dof
@@ -301,3 +317,13 @@ def _motion_subspaces(chain: Chain) -> Array:
     directions = 0.3 * jnp.sin(jnp.arange(3.0 * chain.dof, dtype=dtype) ** 2).reshape(3, chain.dof)
     configurations = directions * jnp.arange(3.0, dtype=dtype)[:, None]
     return jnp.stack([chain.motion_at(q) for q in configurations])
+
+
+def _freedoms(coupling: Coupling) -> str:
+    """A T for each axis along which a coupling slides and an R for each about which it turns, in
+    their order; ? for a coupling that is not made of these.
+    """
+    if isinstance(coupling, Chain):
+        return _freedoms(coupling.first) + _freedoms(coupling.second)
+    known = {Fixed: "", Slider: "T", Translation: "TTT", Hinge: "R", Universal: "RR"}
+    return known.get(type(coupling), "?")

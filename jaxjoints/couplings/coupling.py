@@ -82,6 +82,11 @@ class Coupling(ABC):
         in components (see `spatial`); the library then need not map them
     velocity_rows: number of components of `velocity_residual`, which is never batched
     acceleration_rows: number of components of `acceleration_residual`, which is never batched
+    lower_pair: True where the span of S is the same in C at all poses of the surface, and C stays
+        on the surface while its origin goes straight on and C turns at a constant angular velocity
+        of this span: a hinge, a slider, a screw, a ball, a plane, with axes through C's origin
+    regular: True where `pose` is smooth and S has full rank at all coordinates, so that these may
+        hold the joint (see `SemiImplicitEuler`)
     places_bodies: True where the builder may place bodies at the start by the coordinates; False
         for contacts, whose coordinates do not determine a pose
     """
@@ -90,6 +95,8 @@ class Coupling(ABC):
     batched: ClassVar[bool] = False
     velocity_rows: ClassVar[int] = 0
     acceleration_rows: ClassVar[int] = 0
+    lower_pair: ClassVar[bool] = False
+    regular: ClassVar[bool] = False
     places_bodies: ClassVar[bool] = True
 
     @abstractmethod

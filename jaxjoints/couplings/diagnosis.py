@@ -65,6 +65,24 @@ def derivative_problems(coupling: Coupling) -> tuple[str | None, str | None]:
     return None, f"{name} has a derivative of rank {rank} instead of {full} where q = 0: {tail}"
 
 
+def lower_pair_problem(coupling: Coupling) -> str | None:
+    """Whether a coupling that states `lower_pair` leaves its surface by a motion of its span."""
+    if not coupling.lower_pair:
+        return None
+    leaves = jax.tree.leaves(coupling)
+    dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
+    here, there = (jnp.arange(1, coupling.dof + 1, dtype=dtype) * x for x in (0.2, -0.3))
+    S = coupling.motion_subspace(coupling.pose(there), there)
+    moved = retract(coupling.pose(here), 0.3 * jnp.sum(S, axis=1))
+    left = float(jnp.max(jnp.abs(coupling.distances(moved, here)), initial=0.0))
+    if left <= float(jnp.finfo(dtype).eps) ** 0.5:
+        return None
+    return (
+        f"lower_pair is True, but C leaves the surface by {left:.2g} m or rad when its origin goes "
+        "straight on while it turns at a constant angular velocity; leave lower_pair out"
+    )
+
+
 def function_problem(name: str, function: Any, arguments: tuple, expected: Any) -> str | None:
     """What is wrong with a function that must return arrays like `expected`, or None.
 

@@ -65,6 +65,7 @@ class Gimbal(Coupling):
     continuous: bool = static(default=True, kw_only=True)
     dof: ClassVar[int] = 3
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Three rotations, each in the frame that the one before has turned."""

@@ -44,6 +44,7 @@ class Slider(Coupling):
     axis: Numbers = Z
     dof: ClassVar[int] = 1
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along the axis."""
@@ -95,6 +96,7 @@ class Cylindrical(Coupling):
     axis: Numbers = Z
     dof: ClassVar[int] = 2
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along and rotation by q[1] about the axis."""
@@ -142,6 +144,7 @@ class Translation(Coupling):
 
     dof: ClassVar[int] = 3
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q."""
@@ -179,6 +182,7 @@ class Helical(Chart):
     pitch: Numbers
     axis: Numbers = Z
     dof: ClassVar[int] = 1
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Rotation by q[0] about the axis and displacement by pitch q[0] along it."""

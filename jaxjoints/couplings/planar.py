@@ -39,6 +39,7 @@ class SlottedHinge(Coupling):
 
     dof: ClassVar[int] = 2
     batched: ClassVar[bool] = True
+    regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along x, rotation by q[1] about z."""
@@ -81,6 +82,7 @@ class Planar(Coupling):
 
     dof: ClassVar[int] = 3
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along x and q[1] along y, rotation by q[2] about z."""
@@ -118,6 +120,7 @@ class PlanarTranslation(Coupling):
 
     dof: ClassVar[int] = 2
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along x and q[1] along y."""

@@ -34,6 +34,7 @@ class Fixed(Coupling):
 
     dof: ClassVar[int] = 0
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """The identity, with the batch axes of q."""

@@ -50,6 +50,7 @@ class Hinge(Coupling):
     axis: Numbers = Z
     dof: ClassVar[int] = 1
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Rotation by q[0] about the axis."""
@@ -102,6 +103,7 @@ class Ball(Coupling):
 
     dof: ClassVar[int] = 3
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Rotation by the rotation vector q."""
@@ -157,6 +159,7 @@ class Universal(Coupling):
     axis_C: Numbers = (0.0, 1.0, 0.0)
     dof: ClassVar[int] = 2
     batched: ClassVar[bool] = True
+    regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Rotation by q[0] about axis_D, followed in the turned frame by q[1] about axis_C."""

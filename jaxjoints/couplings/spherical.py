@@ -54,6 +54,7 @@ class BallRotation(Coupling):
     allowed: Numbers = (0.0, 0.0, 0.0)
     dof: ClassVar[int] = 3
     batched: ClassVar[bool] = True
+    lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Rotation vector of angle q[0] + |allowed ∘ u| about u of azimuth q[1], elevation q[2]."""

@@ -25,7 +25,10 @@ class Branch:
 
 
 def spanning_branches(
-    system: System, placed: Iterable[int], stated: Collection[int] = ()
+    system: System,
+    placed: Iterable[int],
+    stated: Collection[int] = (),
+    only: Collection[int] | None = None,
 ) -> tuple[tuple[Branch, ...], tuple[int, ...]]:
     """The branches of the tree, each after the one that places its base; and its roots, the first
     bodies of those that no joint connects to the world or to a body that is placed.
@@ -38,12 +41,14 @@ def spanning_branches(
 
     placed: indices of bodies that have their place otherwise, besides the world
     stated: numbers of joints whose coordinates are stated
+    only: numbers of the joints that may place bodies, None for all
     """
     joints = {
         j: (child, parent, (j not in stated, group.coupling.dof == FREEDOMS))
         for group in system.groups
         if group.coupling.places_bodies
         for j, child, parent in zip(group.joints, group.child, group.parent, strict=True)
+        if only is None or j in only
     }
     touching: dict[int, list[int]] = {}
     for j in sorted(joints):

@@ -147,6 +147,7 @@ class JointGroup(Group):
         ball, hinge and fixed joints, and (½, ½) that of its slider
     rigid: all bilateral rows were rigid when the system was built, so position projection corrects
         their errors
+    tree: whether the coordinates of these joints may hold them, see `articulation`
     """
 
     coupling: Coupling
@@ -161,6 +162,7 @@ class JointGroup(Group):
     start: tuple[int, ...] = static()
     attachment: tuple[float, float] = static(default=(0.0, 0.0))
     rigid: bool = static(default=True)
+    tree: bool = static(default=True)
     softness: PhysicalSoftness | None = None
     enabled: Array | None = None
     max_effort: Array | None = None

@@ -195,6 +195,18 @@ def with_world(x: Array, axis: int = 1) -> Array:
     return jnp.concatenate([x, jnp.zeros_like(jax.lax.slice_in_dim(x, 0, 1, axis=axis))], axis=axis)
 
 
+def poses_with_world(state: State) -> Pose:
+    """Poses of the centres of mass in body axes, and of the world after them."""
+    quaternion = state.quaternion
+    one = jnp.zeros_like(quaternion[:, :1]).at[0].set(1.0)
+    return Pose(with_world(state.position), jnp.concatenate([quaternion, one], axis=1))
+
+
+def relative_twist(group: JointGroup, state: State) -> Array:
+    """v_CD of the joints of a group, in C, (6, joints, *batch)."""
+    return _relative_twist(group, _with_fixed_world(state))
+
+
 def wrenches_on_bodies(
     group: JointGroup, joint: JointKinematics, rows: Sequence[int]
 ) -> tuple[Array, Array]:
@@ -287,10 +299,7 @@ class _Bodies:
 
 
 def _with_fixed_world(state: State) -> _Bodies:
-    quaternion = state.quaternion
-    one = jnp.zeros_like(quaternion[:, :1]).at[0].set(1.0)
-    pose = Pose(with_world(state.position), jnp.concatenate([quaternion, one], axis=1))
-    return _Bodies(pose, with_world(state.velocity), with_world(state.omega))
+    return _Bodies(poses_with_world(state), with_world(state.velocity), with_world(state.omega))
 
 
 def _relative_twist(group: JointGroup, bodies: _Bodies) -> Array:

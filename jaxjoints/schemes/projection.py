@@ -9,6 +9,7 @@ from ..assembly.group_rows import Interval
 from ..assembly.layout import layout
 from ..assembly.problem import aimed_again, row_problem
 from ..assembly.targets import Projection, Surface
+from ..model.articulation import Articulation, articulated
 from ..model.kinematics import (
     Kinematics,
     Mechanism,
@@ -35,11 +36,16 @@ def projected(mechanism: Mechanism, state: State) -> State:
 
 
 def projected_along(
-    mechanism: Mechanism, state: State, problem: RowProblem, factors: AnyFactor | None
+    mechanism: Mechanism,
+    tree: Articulation,
+    state: State,
+    problem: RowProblem,
+    factors: AnyFactor | None,
 ) -> State:
     """`projected` along the rows of a problem nearby, such as that of the step before.
 
-    factors: of its matrix, which serve again where only linear laws give way
+    tree: of the joints that are held by their coordinates, which the motion changes
+    factors: of the problem's matrix, which serve again where only linear laws give way
     """
     kinematics, interval = system_kinematics(mechanism, state), _at_once(mechanism, state)
     again = aimed_again(mechanism, kinematics, interval, Projection(), problem)
@@ -47,7 +53,11 @@ def projected_along(
         impulse = solve_at_rest(problem, factors, again.rate)
     else:
         impulse = NEWTON.solve(again).impulse
-    return displaced(state, body_velocities(problem, impulse))
+    shift = body_velocities(problem, impulse)
+    moved, q = displaced(state, shift), quaternion_components(state)
+    shift = jnp.concatenate([quat_rotate(q, x) for x in (shift[:3], shift[3:])])
+    twist = jnp.concatenate([state.velocity, state.omega])
+    return articulated(mechanism, tree, kinematics, state, shift, twist, moved, closing=False)
 
 
 def surface_twists(mechanism: Mechanism, kinematics: Kinematics, state: State) -> Array:

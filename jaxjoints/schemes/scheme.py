@@ -50,6 +50,12 @@ class Scheme(ABC):
         """
         return None
 
+    def ends_on_surfaces(self, system: System) -> bool:
+        """Whether the velocities after a step lie on the surfaces of all joints, transmissions and
+        constraints where the bodies are then, so that their speeds can be read.
+        """
+        return False
+
     def examine(self, system: System, state: State, dt: Array) -> None:
         """Warn or raise where the scheme does not suit the system; `rollout` asks before it starts.
 

@@ -4,6 +4,7 @@ from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..algebra.compiler import materialize
@@ -23,6 +24,7 @@ from ..assembly.group_rows import Interval
 from ..assembly.impulses import start_impulses, warm_start
 from ..assembly.problem import row_problem, row_rates
 from ..assembly.targets import Step, SurfaceVelocity
+from ..model.articulation import NO_TREE, articulated, articulation, bias
 from ..model.kinematics import (
     Mechanism,
     body_twists,
@@ -33,6 +35,8 @@ from ..model.kinematics import (
     with_world,
 )
 from ..model.state import Control, Info, State
+from ..model.system import System
+from ..solve.newton import Newton
 from ..solve.problem import Solver, body_velocities
 from .free_motion import free_velocity
 from .projection import projected_along
@@ -40,6 +44,7 @@ from .scheme import NEWTON, Scheme, step_info
 
 Gyroscopic = Literal["transport", "implicit", "explicit", "none"]
 Rotation = Literal["exponential", "linearized"]
+Joints = Literal["coordinates", "rows"]
 
 
 @struct
@@ -50,14 +55,29 @@ class SemiImplicitEuler(Scheme):
     projections: steps that move positions back on the joints' surfaces after each step, along the
         rows of its start, whose factor they share: each leaves about h ω of the error, ω the speed
         at which bodies turn
+    joints: what holds them. "rows": bodies move one by one and rows pull them back onto their
+        joints, as in ODE and ArtiSynth. This conserves the momenta of what floats freely to
+        rounding, and brakes what turns about an axis off its centre of mass by a share of order
+        (h ω)² in each step. "coordinates": joints that make a tree (see `articulation`) are
+        displaced by their own speeds, ν⁺ = ν + h ν̇ with the acceleration ν̇ where the step starts,
+        and bodies follow, as in MuJoCo, Drake and Pinocchio. Such joints do not gape, their
+        velocities are on their surfaces, and a wheel keeps its speed. Loops, contacts and whatever
+        else connects bodies stay rows. The gyroscopic terms are explicit: the energy of a body
+        that tumbles at Ω on a joint grows by about h Ω²/2 in a second
+
+    The following belong to "rows"; "coordinates" takes the defaults alone:
+
     gyroscopic: "transport" carries angular momentum along, conserving it to rounding; "implicit" is
         ODE's term, "explicit" the plain one, both of first order; "none" leaves it out
     rotation: "exponential" turns bodies by exp(h ω); "linearized" is ODE's update
     curvature: rows turn along in the step, G v⁺ + h Ġ v = 0, as in ArtiSynth; else G v⁺ = 0
+
+    Raises: ValueError for an unknown choice, and for one that belongs to rows beside "coordinates"
     """
 
     solver: Solver = NEWTON
     projections: int = static(default=0)
+    joints: Joints = static(default="rows")
     gyroscopic: Gyroscopic = static(default="transport")
     rotation: Rotation = static(default="exponential")
     curvature: bool = static(default=False)
@@ -67,6 +87,14 @@ class SemiImplicitEuler(Scheme):
         check_count("SemiImplicitEuler", "projections", self.projections)
         check_choice("SemiImplicitEuler", "gyroscopic", self.gyroscopic, get_args(Gyroscopic))
         check_choice("SemiImplicitEuler", "rotation", self.rotation, get_args(Rotation))
+        check_choice("SemiImplicitEuler", "joints", self.joints, get_args(Joints))
+        by_rows = {"gyroscopic": "transport", "rotation": "exponential", "curvature": False}
+        for field, default in by_rows.items():
+            if self.joints == "coordinates" and (value := getattr(self, field)) != default:
+                raise ValueError(
+                    f"SemiImplicitEuler: {field} {value!r} belongs to joints='rows'; take that, or "
+                    f"leave {field} out"
+                )
 
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
@@ -74,8 +102,16 @@ class SemiImplicitEuler(Scheme):
         """See `Scheme.advance`."""
         kinematics = system_kinematics(mechanism, state, transport=self.gyroscopic == "transport")
         free = free_velocity(mechanism, kinematics, state, control, dt, gyroscopic=self.gyroscopic)
+        tree = articulation(mechanism.system) if self.joints == "coordinates" else NO_TREE
+        # Rows see w = v⁺ - h b, the velocity of the coordinates alone.
+        bent = dt * bias(mechanism, tree, kinematics, state) if tree.branches else None
+        free = free if bent is None else free - bent
         interval = Interval(
-            dt, control, twist=with_world(body_twists(state)), engagement=state.engagement
+            dt,
+            control,
+            twist=with_world(body_twists(state)),
+            engagement=state.engagement,
+            bent=bent,
         )
         problem = row_problem(mechanism, kinematics, interval, Step(), free)
         if self.curvature:
@@ -83,12 +119,35 @@ class SemiImplicitEuler(Scheme):
         solution = self.solver.solve(problem, start_impulses(state))
         twist = materialize(free[:, :-1] + body_velocities(problem, solution.impulse))
         new = _moved(self, mechanism, state, twist, dt)
+        turn = quaternion_components(state)
+        twist = jnp.concatenate([quat_rotate(turn, x) for x in (twist[:3], twist[3:])])
+        new = articulated(mechanism, tree, kinematics, state, dt * twist, twist, new)
         q = joint_coordinates(mechanism, kinematics, state)
         new = replace(new, q=q, warm_start=warm_start(mechanism.system, solution))
         new = replace(new, engagement=next_engagement(mechanism, new))
         for _ in range(self.projections):
-            new = projected_along(mechanism, new, problem, solution.factors)
+            new = projected_along(mechanism, tree, new, problem, solution.factors)
         return new, step_info(mechanism, kinematics, problem, solution, new, dt)
+
+    def examine(self, system: System, state: State, dt: Array) -> None:
+        """Raises ValueError for a tree joint that was given CFM after the build."""
+        if self.joints == "rows":
+            return
+        tree = {branch.joint for branch in articulation(system).branches}
+        for group in system.groups:
+            for i, joint in enumerate(group.joints):
+                if joint in tree and np.any(np.asarray(group.cfm[:, i]) > 0):
+                    name = system.topology.joints[joint]
+                    raise ValueError(
+                        f"SemiImplicitEuler: joint {name!r} was built rigid and got cfm > 0 after; "
+                        "build it with tree=False, or with its cfm, or take "
+                        "SemiImplicitEuler(joints='rows')"
+                    )
+
+    def ends_on_surfaces(self, system: System) -> bool:
+        """See `Scheme.ends_on_surfaces`: tree joints are, what closes loops is not."""
+        exact = isinstance(self.solver, Newton)
+        return exact and self.joints == "coordinates" and articulation(system).complete
 
     def at_solution(self) -> "SemiImplicitEuler | None":
         """See `Scheme.at_solution`."""

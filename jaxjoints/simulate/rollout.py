@@ -278,7 +278,7 @@ def _run(
         """Steps under one control."""
         moved, info, course = carry
         if by_function:
-            seen, _ = measured(mechanism, safe, moved, None)
+            seen, _ = measured(scheme, mechanism, safe, moved, None)
             control, course = control_of(controls, system, seen, course)
         else:
             control = Control() if control is None else expanded(control, len(batch))
@@ -291,7 +291,7 @@ def _run(
         return (moved, info, course), None
 
     def recorded(moved, info):
-        state, info = measured(mechanism, safe, moved, info)
+        state, info = measured(scheme, mechanism, safe, moved, info)
         if record is None:
             return state
         if isinstance(record, Readout):
@@ -316,7 +316,7 @@ def _run(
         )
     start = (state, cause), info, course
     (moved, _, course), records = loop(unit, start, arrays, counts.units, kept[0])
-    final, _ = measured(mechanism, safe, moved, None)
+    final, _ = measured(scheme, mechanism, safe, moved, None)
     memory = None if course is None else course.memory
     return final, records, memory
 

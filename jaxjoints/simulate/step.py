@@ -86,4 +86,4 @@ def _stepped(
     control = expanded(control, len(batch))
     start = state, cause
     carry, info = isolated_step(scheme, mechanism, safe, start, control, dt, policy)
-    return measured(mechanism, safe, carry, info)
+    return measured(scheme, mechanism, safe, carry, info)

@@ -18,17 +18,20 @@ from ..model.batch import batch_shape, by_device
 from ..model.kinematics import (
     Kinematics,
     Mechanism,
+    body_twists,
     coordinate_speeds,
     gather_coordinates,
     joint_coordinates,
     quaternion_components,
     system_kinematics,
     with_unit_quaternions,
+    with_world,
 )
 from ..model.measures import element_errors
 from ..model.state import Cause, Info, State
 from ..model.system import System
 from ..schemes.projection import projected, surface_twists
+from ..schemes.scheme import Scheme
 from .door import entered, full, read_count
 from .isolation import chosen, without
 
@@ -110,7 +113,11 @@ def _warn_of_gaps(system: System, before: Array, after: Array) -> None:
 
 
 def measured(
-    mechanism: Mechanism, safe: State, carry: tuple[State, Array], info: Info | None
+    scheme: Scheme,
+    mechanism: Mechanism,
+    safe: State,
+    carry: tuple[State, Array],
+    info: Info | None,
 ) -> tuple[State, Info | None]:
     """State and `Info` after a step, with the coordinates and speeds at its end.
 
@@ -125,13 +132,27 @@ def measured(
     state = replace(state, q=jnp.where(still, stop_gradient(known), known))
     if info is None:
         return state, None
-    read = without(still, {"q": q, "qd": surface_speeds(mechanism, kinematics, at)})
+    on = scheme.ends_on_surfaces(mechanism.system)
+    speeds = current_speeds if on else surface_speeds
+    read = without(still, {"q": q, "qd": speeds(mechanism, kinematics, at)})
     return state, replace(info, **read)
 
 
 def surface_speeds(mechanism: Mechanism, kinematics: Kinematics, state: State) -> Array:
     """See `speeds`; kinematics: of the state."""
     twist = surface_twists(mechanism, kinematics, state)
+    return _along_coordinates(mechanism, kinematics, state, twist)
+
+
+def current_speeds(mechanism: Mechanism, kinematics: Kinematics, state: State) -> Array:
+    """N v_CD of all coordinates while bodies move as they do; kinematics: of the state."""
+    twist = with_world(body_twists(state))
+    return _along_coordinates(mechanism, kinematics, state, twist)
+
+
+def _along_coordinates(
+    mechanism: Mechanism, kinematics: Kinematics, state: State, twist: Array
+) -> Array:
     groups = zip(mechanism.system.groups, kinematics.joints, strict=True)
     parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
     return gather_coordinates(mechanism, parts, state)

@@ -141,6 +141,13 @@ def read_switch(owner: str, enabled: bool | None) -> np.ndarray | None:
     return np.asarray(float(enabled))
 
 
+def read_tree(owner: str, tree: Any) -> bool:
+    """Whether the coordinates of a joint may hold it."""
+    if tree is not True and tree is not False:
+        raise ValueError(f"{owner}: tree {tree!r} must be True or False")
+    return tree
+
+
 def read_max_effort(owner: str, max_effort: Any, dof: int) -> np.ndarray | None:
     """The largest effort of each coordinate in either direction, shape (dof,); None for any."""
     if max_effort is None:

@@ -1,0 +1,456 @@
+"""Articulation: which bodies are placed by the coordinates of their joints, and how they move then.
+
+A tree joint places one body from another, its base. Its coordinates q and speeds ν say all about
+their relative motion,
+
+    T_CD = pose(q),    ξ = v_CD = S ν,    ξ̇ = S ν̇ + Ṡ ν,
+
+in the axes of C. So poses, twists and accelerations are sums and products along the path of joints
+that leads to a body. In world axes, about one fixed point for a whole path, they are
+
+    V = V_base + ξ,    A = A_base + V_base × V + Ṡ ν + S ν̇,
+
+× the product of two twists, Ṡ the derivative of S in the axes of C (Featherstone, Rigid Body
+Dynamics Algorithms, sections 2.10 and 2.11). ν is q̇, but for lower pairs (`Coupling.lower_pair`),
+whose S spans the same in C at all poses: there it is ξ itself, which is regular where coordinates
+are not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.compiler import materialize
+from ..algebra.dense import inverse, multiply, product
+from ..algebra.places import take
+from ..algebra.pytree import map_trailing, overrides, replace, struct
+from ..algebra.spatial import (
+    Pose,
+    cross,
+    error_twist,
+    matvec,
+    quat_conjugate,
+    quat_from_rotation_vector,
+    quat_multiply,
+    quat_normalize,
+    quat_rotate,
+    quat_rotate_inverse,
+    retract,
+    twist_of,
+)
+from ..couplings.coupling import Coupling, Residual
+from ..couplings.nonholonomic import extra_rows
+from ..laws.fields import Field
+from .branches import FREEDOMS, Branch, spanning_branches
+from .groups import JointGroup
+from .kinematics import (
+    JointKinematics,
+    Kinematics,
+    Mechanism,
+    poses_with_world,
+    quaternion_components,
+    relative_twist,
+    with_world,
+)
+from .state import State
+from .system import WORLD_INDEX, System
+
+
+@dataclass(frozen=True)
+class Articulation:
+    """The tree joints of a system.
+
+    branches: one for each body that a tree joint places, after that of its base
+    complete: whether all rows that hold without laws are those of tree joints, and nothing else
+        changes velocities at the end of a step
+    """
+
+    branches: tuple[Branch, ...]
+    complete: bool
+
+    @cached_property
+    def bodies(self) -> np.ndarray:
+        """The body that each branch places."""
+        return np.array([branch.body for branch in self.branches], int)
+
+    @cached_property
+    def bases(self) -> np.ndarray:
+        """The body from which it does; `WORLD_INDEX` is the last place of arrays with the world."""
+        return np.array([branch.base for branch in self.branches], int)
+
+    @cached_property
+    def before(self) -> np.ndarray:
+        """The branch that places its base, the number of all branches where none does."""
+        number = {branch.body: i for i, branch in enumerate(self.branches)}
+        return np.array([number.get(b.base, len(self.branches)) for b in self.branches], int)
+
+    @cached_property
+    def roots(self) -> np.ndarray:
+        """The body, or the world, that the path of each branch begins at."""
+        roots: list[int] = []
+        for branch, before in zip(self.branches, self.before, strict=True):
+            roots.append(roots[before] if before < len(self.branches) else branch.base)
+        return np.array(roots, int)
+
+    def origins(self, bodies: int) -> np.ndarray:
+        """For each of the bodies and the world the body whose centre of mass is the fixed point of
+        its path: the one that the path begins at, or the first one after the world.
+        """
+        origin = np.arange(bodies + 1)
+        for body, base in zip(self.bodies, self.bases, strict=True):
+            origin[body] = body if base == WORLD_INDEX else origin[base]
+        return origin
+
+
+# Where all joints are held by rows.
+NO_TREE = Articulation((), complete=False)
+
+
+def articulation(system: System) -> Articulation:
+    """The tree of joints that are held by their coordinates, computed once for each topology.
+
+    Breadth first from the world and the bodies of prescribed motion, then from the first body of
+    what floats; a joint counts if the search reaches a new body through it. It must be a lower pair
+    or regular (`Coupling.lower_pair`, `Coupling.regular`) and hold something. It must not depend on
+    time, nor have rows at velocity or acceleration level, nor a switch, nor softness since it was
+    built, and not be built with `tree=False`.
+    """
+    return _articulation(jax.tree.structure(system))
+
+
+def bias(mechanism: Mechanism, tree: Articulation, kinematics: Kinematics, state: State) -> Array:
+    """Accelerations of the bodies while no ν changes, beside those of a body that nothing holds:
+    of the centres of mass and angular ones, in body axes, (6, bodies + 1, *batch).
+
+    They are 0 for bodies that no tree joint places.
+    """
+    q = quaternion_components(state)
+    v, omega, x = (with_world(x) for x in (state.velocity, state.omega, state.position))
+    origin = take(x, tree.origins(x.shape[1] - 1), 1)
+    torque_free = with_world(quat_rotate(q, _torque_free(mechanism, state)))
+    V = jnp.concatenate([v + cross(x - origin, omega), omega])
+    own = jnp.concatenate([-cross(omega, v), torque_free])
+    added = _motion_cross(_at(tree.bases, V), _at(tree.bodies, V))
+    for group, joint in _members(mechanism, tree, kinematics, lower_pair=False):
+        xi, C = relative_twist(group, state), _pose_of_C(group, state)
+        qd = multiply(joint.rows.W[6 - group.coupling.dof : 6], xi)
+        rate = jax.jvp(lambda q: _charted(group, q, qd)[1], (joint.rows.q,), (qd,))[1]  # noqa: B023
+        linear, angular = C.rotate(rate[:3]), C.rotate(rate[3:])
+        linear = linear + cross(C.p - origin[:, _placed_bodies(tree, group)], angular)
+        bent = _signed(tree, group, jnp.concatenate([linear, angular]))
+        added = added + _of_group(tree, group, jnp.zeros_like(added), bent)
+    rates = _at(tree.roots, own) + _summed(tree, added)
+    v, omega, arm, torque_free = (_at(tree.bodies, y) for y in (v, omega, x - origin, torque_free))
+    linear = rates[:3] + cross(rates[3:], arm) + cross(omega, v)
+    turn = [y[tree.bodies] for y in q]
+    both = linear, rates[3:] - torque_free
+    placed = jnp.concatenate([quat_rotate_inverse(turn, y) for y in both])
+    return _with_placed(tree, jnp.zeros_like(V), placed)
+
+
+def articulated(
+    mechanism: Mechanism,
+    tree: Articulation,
+    kinematics: Kinematics,
+    state: State,
+    shift: Array,
+    twist: Array,
+    moved: State,
+    *,
+    closing: bool = True,
+) -> State:
+    """A state whose bodies are placed and moved by the coordinates of the tree joints.
+
+    kinematics: of the state
+    shift: displacements of the bodies from there, (6, bodies, *batch), world axes
+    twist: of the bodies, likewise: ν of each tree joint is kept while its axes turn along
+    moved: after the motion, with poses and velocities of the bodies that no tree joint places
+    closing: whether errors of tree joints change as the displacements say; else they stay
+    """
+    if not tree.branches:
+        return moved
+    joints = _tree_joints(mechanism, tree, state)
+    gone = joints.relative(tree, with_world(shift))
+    xi = joints.relative(tree, with_world(twist))
+    if not closing:
+        gone = _permitted(mechanism, tree, kinematics, state, shift, gone)
+    turn, gone = quat_from_rotation_vector(gone[3:]), gone[:3]
+    for group, joint in _members(mechanism, tree, kinematics, lower_pair=False):
+        C = _pose_of_C(group, state)
+        across = [
+            relative_twist(group, replace(state, velocity=x[:3], omega=x[3:]))
+            for x in (shift, twist)
+        ]
+        M, after = _chart_motion(group, joint, *across, closing)
+        # Of q and -q, which are one turn, the one near to no turn at all.
+        near = jnp.where(M.q[:1] < 0, -M.q, M.q)
+        about = jnp.concatenate([near[:1], _signed(tree, group, C.rotate(near[1:]))])
+        after = jnp.concatenate([C.rotate(after[:3]), C.rotate(after[3:])])
+        gone = _of_group(tree, group, gone, _signed(tree, group, C.rotate(M.p)))
+        turn = _of_group(tree, group, turn, about)
+        xi = _of_group(tree, group, xi, _signed(tree, group, after))
+    # How each body turns: as its base does, after what the joint adds.
+    turned = quat_multiply(moved.quaternion, quat_conjugate(state.quaternion))
+    turned = poses_with_world(replace(moved, quaternion=turned)).q
+    path = _along(tree, quat_multiply, turn, jnp.zeros_like(turn[:, :1]).at[0].set(1.0))
+    path = quat_normalize(quat_multiply(_at(tree.roots, turned), path))
+    turned = _with_placed(tree, turned, path)
+    of_base, of_body = _at(tree.bases, turned), _at(tree.bodies, turned)
+    # What joints add turns with C.
+    of_C = of_body if joints.side is None else jnp.where(joints.side, of_base, of_body)
+    linear, angular = quat_rotate(of_C, xi[:3]), quat_rotate(of_C, xi[3:])
+    omega = with_world(moved.omega)
+    omega = _with_placed(tree, omega, _at(tree.roots, omega) + _summed(tree, angular))
+    there, on = joints.moved(gone)
+    there, on = quat_rotate(of_base, there), quat_rotate(of_body, on)
+    linear = linear + cross(_at(tree.bases, omega), there) + cross(_at(tree.bodies, omega), on)
+    both = jnp.concatenate([with_world(moved.position), with_world(moved.velocity)])
+    placed = _at(tree.roots, both) + _summed(tree, jnp.concatenate([there + on, linear]))
+    both = _with_placed(tree, both, placed)[:, :-1]
+    quaternion = quat_multiply(of_body, _at(tree.bodies, state.quaternion))
+    quaternion = _with_placed(tree, moved.quaternion, quaternion)
+    return replace(
+        moved, position=both[:3], velocity=both[3:], omega=omega[:, :-1], quaternion=quaternion
+    )
+
+
+@lru_cache(maxsize=256)
+def _articulation(structure: Any) -> Articulation:
+    topology = jax.tree.unflatten(structure, [0.0] * structure.num_leaves).topology
+    leaves = [jax.ShapeDtypeStruct(shape, jnp.zeros(0).dtype) for shape in topology.shapes]
+    system = jax.tree.unflatten(structure, leaves)
+    prescribed = [body for body, moves in enumerate(topology.moving) if not moves]
+    joints = [j for group in system.groups if _carries(group) for j in group.joints]
+    branches, _ = spanning_branches(system, prescribed, only=joints)
+    used = {branch.joint for branch in branches}
+    holding = {
+        j
+        for group in system.groups
+        for j in group.joints
+        if group.coupling.dof < FREEDOMS or extra_rows(group.coupling)
+    }
+    others = any(group.held for group in system.transmissions) or system.constraints
+    updated = any(overrides(group.field, Field.velocity_update) for group in system.fields)
+    return Articulation(branches, complete=holding <= used and not others and not updated)
+
+
+def _carries(group: JointGroup) -> bool:
+    """Whether joints of a group may be tree joints; leaves of the group have shapes alone."""
+    coupling = group.coupling
+    if not (coupling.lower_pair or coupling.regular):
+        return False
+    if isinstance(coupling, Residual) or extra_rows(coupling) or not coupling.places_bodies:
+        return False
+    switched, soft = group.enabled is not None, group.softness is not None or not group.rigid
+    if switched or soft or coupling.dof == FREEDOMS or not group.tree:
+        return False
+    return not _depends_on_time(coupling)
+
+
+def _depends_on_time(coupling: Coupling) -> bool:
+    """Whether the rows of a coupling do; its leaves have an axis of joints, and shapes alone."""
+    dtype = jnp.zeros(0).dtype
+
+    def rows(t, leaves, T, q):
+        one = jax.tree.map(lambda x: x[..., 0], leaves)
+        rows = one.rows(T, q, t)
+        return rows.W, rows.error, rows.drift, rows.q
+
+    T = Pose(jnp.zeros(3, dtype), jnp.zeros(4, dtype).at[0].set(1.0))
+    q = jnp.zeros(coupling.dof, dtype)
+    traced = jax.make_jaxpr(rows)(jnp.zeros((), dtype), coupling, T, q).jaxpr
+    dependent = {traced.invars[0]}
+    for equation in traced.eqns:
+        if any(not hasattr(x, "val") and x in dependent for x in equation.invars):
+            dependent.update(equation.outvars)
+    return any(not hasattr(x, "val") and x in dependent for x in traced.outvars)
+
+
+@struct
+class _TreeJoints:
+    """Where the tree joints are, world axes, arrays (…, branches, *batch).
+
+    there: from the centre of mass of the base to C's origin; on: from there to that of the body
+    side: True where the base is the joint's child, None where none is
+    """
+
+    there: Array
+    on: Array
+    side: Array | None
+
+    def relative(self, tree: Articulation, twist: Array) -> Array:
+        """Velocity at C's origin, and angular velocity, of the bodies relative to their bases.
+
+        twist: at the centres of mass, (6, bodies + 1, *batch)
+        """
+        base, body = _at(tree.bases, twist), _at(tree.bodies, twist)
+        linear = (body[:3] - base[:3]) - (cross(body[3:], self.on) + cross(base[3:], self.there))
+        return jnp.concatenate([linear, body[3:] - base[3:]])
+
+    def moved(self, gone: Array) -> tuple[Array, Array]:
+        """`there` and `on` after C's origins have gone (3, branches, *batch) across the joints."""
+        if self.side is None:
+            return self.there + gone, self.on
+        there = self.there + jnp.where(self.side, 0.0, gone)
+        return there, self.on + jnp.where(self.side, gone, 0.0)
+
+
+def _tree_joints(mechanism: Mechanism, tree: Articulation, state: State) -> _TreeJoints:
+    groups, batch = mechanism.system.groups, state.time.shape
+    joints = [j for group in groups for j in group.joints]
+    index = np.array([joints.index(branch.joint) for branch in tree.branches], int)
+    arms = [jnp.broadcast_to(g.frame_C.p, (3, len(g.joints), *batch)) for g in groups]
+    arm = take(jnp.concatenate(arms, axis=1), index, 1)
+    side = np.array([branch.side for branch in tree.branches], bool)
+    poses = poses_with_world(state)
+    arm = quat_rotate(_at(np.where(side, tree.bases, tree.bodies), poses.q), arm)
+    apart = _at(tree.bodies, poses.p) - _at(tree.bases, poses.p)
+    if not side.any():
+        return _TreeJoints(apart + arm, -arm, None)
+    side = jnp.asarray(side.reshape(1, -1, *(1,) * len(batch)))
+    return _TreeJoints(jnp.where(side, arm, apart + arm), jnp.where(side, apart - arm, -arm), side)
+
+
+def _permitted(
+    mechanism: Mechanism,
+    tree: Articulation,
+    kinematics: Kinematics,
+    state: State,
+    shift: Array,
+    gone: Array,
+) -> Array:
+    """Relative displacements (6, branches, *batch) without what lower pairs resist, world axes."""
+    for group, joint in _members(mechanism, tree, kinematics, lower_pair=True):
+        xi = relative_twist(group, replace(state, velocity=shift[:3], omega=shift[3:]))
+        G = joint.rows.W[: 6 - group.coupling.dof]
+        across = jnp.swapaxes(G, 0, 1)
+        # Gᵀ (G Gᵀ)⁻¹ G ξ: of all changes that end G ξ the least.
+        resisted = multiply(across, multiply(inverse(product(G, across)), multiply(G, xi)))
+        C, kept = _pose_of_C(group, state), xi - resisted
+        kept = jnp.concatenate([C.rotate(kept[:3]), C.rotate(kept[3:])])
+        gone = _of_group(tree, group, gone, _signed(tree, group, kept))
+    return gone
+
+
+def _members(
+    mechanism: Mechanism, tree: Articulation, kinematics: Kinematics, *, lower_pair: bool
+) -> list[tuple[JointGroup, JointKinematics]]:
+    """The groups with tree joints that are lower pairs, or that are none."""
+    placing = {branch.joint for branch in tree.branches}
+    groups = zip(mechanism.system.groups, kinematics.joints, strict=True)
+    return [
+        (group, joint)
+        for group, joint in groups
+        if bool(group.coupling.lower_pair) is lower_pair and placing & set(group.joints)
+    ]
+
+
+def _chart_motion(
+    group: JointGroup, joint: JointKinematics, shift: Array, xi: Array, closing: bool
+) -> tuple[Pose, Array]:
+    """The pose of C seen from where it was, after displacements (6, n, *batch) in C, and the twist
+    ξ there, in C; closing: as in `articulated`.
+    """
+    q, N = joint.rows.q, joint.rows.W[6 - group.coupling.dof : 6]
+    dq = multiply(N, shift)
+    surface, change = _charted(group, q, dq)
+    error = error_twist(surface.inverse() @ joint.T_CD)
+    error = error + (shift - change) if closing else error
+    surface, xi = _charted(group, q + dq, multiply(N, xi))
+    return joint.T_CD.inverse() @ retract(surface, error), xi
+
+
+def _charted(group: JointGroup, q: Array, qd: Array) -> tuple[Pose, Array]:
+    """pose(q) of a group's joints, and ξ at speeds q̇, arrays (…, n, *batch)."""
+
+    def one(coupling, q, qd):
+        T, rate = jax.jvp(coupling.pose, (q,), (qd,))
+        return T, twist_of(T, rate)
+
+    if group.coupling.batched:
+        return one(group.coupling, q, qd)
+    with jax.default_matmul_precision("highest"):
+        return map_trailing(one, q.ndim - 1, group.coupling, q, qd)
+
+
+def _pose_of_C(group: JointGroup, state: State) -> Pose:
+    poses = poses_with_world(state)
+    return jax.tree.map(lambda x: x[:, np.array(group.child)], poses) @ group.frame_C
+
+
+def _placed_bodies(tree: Articulation, group: JointGroup) -> np.ndarray:
+    """The body that each joint of a group places, its child where it is no tree joint."""
+    placed = {branch.joint: branch.body for branch in tree.branches}
+    pairs = zip(group.joints, group.child, strict=True)
+    return np.array([placed.get(joint, child) for joint, child in pairs])
+
+
+def _signed(tree: Articulation, group: JointGroup, x: Array) -> Array:
+    """Motions of C relative to D as those of the bodies relative to their bases."""
+    backwards = {branch.joint for branch in tree.branches if branch.side}
+    sign = np.array([-1.0 if joint in backwards else 1.0 for joint in group.joints])
+    return x * jnp.asarray(sign.reshape(1, -1, *(1,) * (x.ndim - 2)), x.dtype)
+
+
+def _of_group(tree: Articulation, group: JointGroup, x: Array, values: Array) -> Array:
+    """Arrays (…, branches, *batch) with those (…, n, *batch) of a group's tree joints."""
+    at = np.arange(len(tree.branches))
+    for i, branch in enumerate(tree.branches):
+        if branch.joint in group.joints:
+            at[i] = len(at) + group.joints.index(branch.joint)
+    values = jnp.broadcast_to(values, (*values.shape[:2], *x.shape[2:]))
+    return take(jnp.concatenate([x, values], axis=1), at, 1)
+
+
+def _torque_free(mechanism: Mechanism, state: State) -> Array:
+    """-I⁻¹ (ω × I ω) of bodies, 0 of those of prescribed motion; (3, bodies, *batch), body axes."""
+    omega = quat_rotate_inverse(quaternion_components(state), state.omega)
+    spin = matvec(mechanism.system.inertia, omega)
+    return matvec(mechanism.inverse_inertia[:, :, :-1], cross(spin, omega))
+
+
+def _motion_cross(a: Array, b: Array) -> Array:
+    """a × b of twists (6, …)."""
+    linear = cross(a[3:], b[:3]) + cross(a[:3], b[3:])
+    return jnp.concatenate([linear, cross(a[3:], b[3:])])
+
+
+def _summed(tree: Articulation, x: Array) -> Array:
+    """Sums along the paths, (k, branches, *batch)."""
+    return _along(tree, jnp.add, x, jnp.zeros_like(x[:, :1]))
+
+
+def _along(
+    tree: Articulation, combine: Callable[[Array, Array], Array], x: Array, none: Array
+) -> Array:
+    """What is combined along the path of each branch, (k, branches, *batch), the root's end first.
+
+    none: what changes nothing, (k, 1, *batch)
+
+    In each round a path is continued by as many branches as it has, so there are log₂ of the depth
+    of the tree.
+    """
+    count = len(tree.branches)
+    x, before = jnp.concatenate([x, none], axis=1), np.append(tree.before, count)
+    while (before < count).any():
+        x = materialize(combine(take(x, before, 1), x))
+        before = before[before]
+    return x[:, :-1]
+
+
+def _at(bodies: np.ndarray, x: Array) -> Array:
+    """Items (k, n, *batch) of some bodies; `WORLD_INDEX` is the last."""
+    return take(x, bodies % x.shape[1], 1)
+
+
+def _with_placed(tree: Articulation, x: Array, placed: Array) -> Array:
+    """Arrays (k, bodies, *batch), with or without the world, those that branches place replaced."""
+    at = np.arange(x.shape[1])
+    at[tree.bodies] = len(at) + np.arange(len(tree.branches))
+    return take(jnp.concatenate([x, placed], axis=1), at, 1)
