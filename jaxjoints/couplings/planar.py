@@ -82,7 +82,7 @@ class Planar(Coupling):
 
     dof: ClassVar[int] = 3
     batched: ClassVar[bool] = True
-    lower_pair: ClassVar[bool] = True
+    regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
         """Displacement by q[0] along x and q[1] along y, rotation by q[2] about z."""

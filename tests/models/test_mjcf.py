@@ -133,6 +133,42 @@ def test_gymnasiums_models_accelerate_as_in_mujoco(name):
     assert_same_motion(text, read)
 
 
+ON_THE_WORLD = ("inverted_double_pendulum.xml", "hopper.xml", "half_cheetah.xml", "reacher.xml")
+ON_THE_WORLD += ("walker2d_v5.xml", "pusher_v5.xml")
+
+
+@pytest.mark.parametrize(
+    "name", mostly_slow(ON_THE_WORLD, default=("inverted_double_pendulum.xml",))
+)
+def test_trees_move_as_mujocos_euler_moves_them(name):
+    """Nothing but weights and inertias acts, for a thousand steps of 1 ms."""
+    gymnasium = pytest.importorskip("gymnasium")
+    path = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets" / name
+    text = path.read_text(encoding="utf-8")
+    text = re.sub("<actuator>.*?</actuator>", "", text, flags=re.DOTALL)
+    of_forces = "damping|stiffness|armature|frictionloss|density|viscosity|integrator"
+    text = re.sub(rf'\s({of_forces})="[^"]*"', "", text)
+    flags = '<option integrator="Euler"><flag contact="disable" limit="disable"/></option>'
+    text = re.sub("(<mujoco[^>]*>)", rf"\1{flags}", text, count=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read, m = load_mjcf(text), mujoco.MjModel.from_xml_string(text)
+    # Geoms have masses by the default density, and the air has none.
+    m.opt.timestep, m.opt.density, m.opt.viscosity = 1e-3, 0.0, 0.0
+    system, _ = read.build()
+    d = moving(m)
+    assert not np.any(m.dof_damping) and m.nq == m.nv
+    state = state_of(read, system, m, d)
+    scheme = jj.SemiImplicitEuler(joints="coordinates")
+    end, _ = jj.rollout(system, state, dt=1e-3, steps=1000, record_every=1000, scheme=scheme)
+    for _ in range(1000):
+        mujoco.mj_step(m, d)
+    for j in range(m.njnt):
+        joint, i = read.coordinates[name_of(m, "JOINT", j)]
+        q = end.q[system.coordinate(joint)][i]
+        np.testing.assert_allclose(q, d.qpos[m.jnt_qposadr[j]], atol=1e-9, err_msg=joint)
+
+
 ROWS = {
     "skew pair": (("2 1 1", "0 -1 1.5"), "Universal"),
     "right-handed": (("0 0.6 0.8", "1 0 0", "0 0.8 -0.6"), "Gimbal"),
