@@ -337,8 +337,8 @@ def test_rows_of_accelerations_see_how_a_tree_bends_its_motion():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("links", [10, 50])
-def test_a_chain_in_single_precision_does_not_gape(links):
+def test_a_chain_in_single_precision_does_not_gape():
+    links = 10
     system, state = mechanisms.single(mechanisms.chain(links))
     final, _ = rollout(system, state, dt=2e-3, steps=5000, record_every=5000, scheme=TREE)
     assert joint_errors(system, final).max() <= 1e-6 * 0.5 * links
