@@ -63,7 +63,8 @@ class SemiImplicitEuler(Scheme):
         and bodies follow, as in MuJoCo, Drake and Pinocchio. Such joints do not gape, their
         velocities are on their surfaces, and a wheel keeps its speed. Loops, contacts and whatever
         else connects bodies stay rows. The gyroscopic terms are explicit: the energy of a body
-        that tumbles at Ω on a joint grows by about h Ω²/2 in a second
+        that tumbles on a joint, at a rate Ω of its nutation, grows by a share of about h Ω²/2 in a
+        second
 
     The following belong to "rows"; "coordinates" takes the defaults alone:
 
