@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ..algebra.compiler import materialize
 from ..algebra.dense import multiply_transposed
+from ..algebra.places import take
 from ..algebra.pytree import map_trailing, replace, struct
 from ..laws.law import CoordinateState, Law, by_row_law
 from ..laws.softness import Softness
@@ -27,7 +29,7 @@ from ..model.kinematics import (
 from ..model.state import Control
 from ..solve.forces import Hard, RowLaw
 from .engagement import engaged_sides, value_indices
-from .layout import GroupLayout, layout
+from .layout import GroupLayout, Layout, Part
 
 
 @struct
@@ -83,31 +85,58 @@ class GroupRows:
 
 
 def group_rows(
-    mechanism: Mechanism, kinematics: Kinematics, interval: Interval
+    mechanism: Mechanism, plan: Layout, kinematics: Kinematics, interval: Interval
 ) -> list[GroupRows | None]:
-    """The rows of all groups of joints, of transmissions, then of constraints; None for a group
-    without rows.
+    """The rows of all parts of groups of joints, of transmissions, then of constraints; None for a
+    part without rows.
 
-    A system without any has one more group, of a row that does not exist.
+    A system without any has one more group, of a row that does not exist, where no tree holds it.
     """
     system = mechanism.system
-    joints, transmissions, constraints = system.by_kind(layout(system).groups)
-    of_joints = [
-        _joint_rows(group, rows, joint, interval) if rows.wrenches else None
-        for group, rows, joint in zip(system.groups, joints, kinematics.joints, strict=True)
-    ]
-    of_transmissions = [
-        _transmission_rows(mechanism, group, rows, kinematics, interval)
-        for group, rows in zip(system.transmissions, transmissions, strict=True)
-    ]
-    of_constraints = [
-        _constraint_rows(group, rows, constraint, interval)
-        for group, rows, constraint in zip(
-            system.constraints, constraints, kinematics.constraints, strict=True
-        )
-    ]
-    groups = of_joints + of_transmissions + of_constraints
-    return groups if any(groups) else [*groups, _no_rows(mechanism)]
+    joints, transmissions = len(system.groups), len(system.groups) + len(system.transmissions)
+
+    def of_part(part, rows):
+        g = part.group
+        if g < joints:
+            group, joint = of_members(mechanism, part, kinematics)
+            return _joint_rows(group, rows, joint, interval) if rows.wrenches else None
+        if g < transmissions:
+            group = system.transmissions[g - joints]
+            return _transmission_rows(mechanism, group, rows, kinematics, interval)
+        group, at = system.constraints[g - transmissions], kinematics.constraints[g - transmissions]
+        return _constraint_rows(group, rows, at, interval)
+
+    groups = [of_part(*each) for each in zip(plan.parts, plan.groups, strict=True)]
+    return groups if any(groups) or plan.tree else [*groups, _no_rows(mechanism)]
+
+
+def of_members(
+    mechanism: Mechanism, part: Part, kinematics: Kinematics
+) -> tuple[JointGroup, JointKinematics]:
+    """The joints of a part, and where they are."""
+    group, joint = mechanism.system.groups[part.group], kinematics.joints[part.group]
+    if part.members is None:
+        return group, joint
+    members, batch = np.array(part.members), mechanism.inverse_mass.ndim - 1
+    group, joint = jax.tree.map(lambda x: take(x, members, x.ndim - 1 - batch), (group, joint))
+    fixed = {f: tuple(getattr(group, f)[i] for i in members) for f in JointGroup.per_member}
+    return replace(group, **fixed), joint
+
+
+def joint_laws(
+    group: JointGroup, joint: JointKinematics, interval: Interval
+) -> tuple[tuple[Law, RowLaw], ...]:
+    """Each row law of a group of joints and the law whose it is, arrays (n, *batch)."""
+    qd = None
+    if _needs_speeds(group) and interval.twist is not None:
+        qd = coordinate_speeds(group, joint, interval.twist)
+    return _laws(group, coordinate_indices(group), joint.rows.q, qd, interval)
+
+
+def closing_speeds(group: JointGroup, joint: JointKinematics, interval: Interval) -> Array:
+    """Speeds at which ERP closes the errors of a group's joints, (6 - k, n, *batch)."""
+    soft = _softness(group, interval.dt)
+    return -soft.erp[: 6 - group.coupling.dof] * joint.rows.error / interval.dt
 
 
 def without(group: GroupRows, off: Array | np.ndarray | None) -> GroupRows:
@@ -148,10 +177,7 @@ def _joint_rows(
     group: JointGroup, rows: GroupLayout, joint: JointKinematics, interval: Interval
 ) -> GroupRows:
     soft, enabled = _softness(group, interval.dt), _enabled(group)
-    qd = None
-    if _needs_speeds(group) and interval.twist is not None:
-        qd = coordinate_speeds(group, joint, interval.twist)
-    laws = _laws(group, coordinate_indices(group), joint.rows.q, qd, interval)
+    laws = joint_laws(group, joint, interval)
     H = materialize(_switched(wrenches_on_bodies(group, joint, rows.wrenches), enabled))
     bodies = np.array(group.child), np.array(group.parent)
     drift = _drift(joint, _force_time(interval))
@@ -165,7 +191,10 @@ def _joint_rows(
         layout=rows,
         H=H,
         bodies=bodies,
-        hard=_stacked([bilateral, *map(_held(laws).get, rows.held)]),
+        hard=_stacked(
+            [*([] if rows.of_tree else [bilateral]), *map(_held(laws).get, rows.held)],
+            like=joint.rows.q,
+        ),
         q=joint.rows.q,
         laws=laws,
         structural=np.arange(rows.hard) < rows.bilateral,

@@ -1,11 +1,15 @@
 """From a solution back to joints: wrenches, forces along coordinates, and the next warm start."""
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ..algebra.dense import multiply
-from ..algebra.pytree import struct
+from ..algebra.places import take
+from ..algebra.pytree import replace, struct
 from ..algebra.spatial import cross, over_mass
 from ..laws.law import by_row_law
 from ..laws.limits import Limits
@@ -20,8 +24,10 @@ from ..model.kinematics import (
 )
 from ..model.state import State, WarmStart
 from ..model.system import System
+from ..solve.articulated import impulses_on_bodies
 from ..solve.problem import Impulses, RowProblem, RowSolution
-from .layout import GroupLayout, layout
+from .layout import GroupLayout, Layout, layout
+from .tree import HeldBodies, joint_impulses_of_tree
 
 
 @struct
@@ -42,20 +48,73 @@ class JointImpulses:
     constraint: Array
 
 
-def start_impulses(state: State) -> Impulses | None:
-    """Impulses of the last step, from which a solve starts; None where no law is bounded."""
+def start_impulses(state: State, plan: Layout | None = None) -> Impulses | None:
+    """Impulses of the last step, from which a solve starts; None where no law is bounded.
+
+    plan: of the rows of the solve, None for the layout of all
+    """
     start = state.warm_start
-    return (start.rows, tuple(start.bounds)) if start.bounds.shape[0] else None
+    if not start.bounds.shape[0]:
+        return None
+    rows, bounds = start.rows, tuple(start.bounds)
+    if plan is not None and plan.tree is not None:
+        same = _correspondence(plan)
+        structure = plan.structure
+        rows = _looked_up(rows, same.rows_there, (structure.rows, structure.nodes))
+        bounds = tuple(take(x, same.coordinates_there, 0) for x in bounds)
+    return rows, bounds
 
 
-def warm_start(system: System, solution: RowSolution) -> WarmStart:
-    """Impulses for the next step to start from, with all batch axes."""
+def warm_start(system: System, solution: RowSolution, plan: Layout | None = None) -> WarmStart:
+    """Impulses for the next step to start from, with all batch axes; plan: as `start_impulses`."""
     batch = solution.residual.shape
     if not solution.bounded:
         return no_warm_start(system, batch, solution.impulse.dtype)
+    solution = solution if plan is None else of_all_rows(plan, solution)
     rows = jnp.broadcast_to(solution.impulse, (*solution.impulse.shape[:2], *batch))
     bounds = [jnp.broadcast_to(x, (*x.shape[:1], *batch)) for x in solution.bounded]
     return WarmStart(rows, jnp.stack(bounds))
+
+
+def of_all_rows(plan: Layout, solution: RowSolution) -> RowSolution:
+    """A solution in the layout of all rows, 0 for those that a tree has no need of."""
+    if plan.tree is None:
+        return solution
+    same, structure = _correspondence(plan), plan.tree.whole.structure
+    shape = structure.rows, structure.nodes
+    impulse = _looked_up(solution.impulse, same.rows_here, shape)
+    bounded = [
+        _looked_up(x, same.coordinates_here, (len(structure.row),)) for x in solution.bounded
+    ]
+    return replace(solution, impulse=impulse, bounded=tuple(bounded))
+
+
+def with_reactions(
+    mechanism: Mechanism,
+    plan: Layout,
+    kinematics: Kinematics,
+    held: HeldBodies,
+    problem: RowProblem,
+    solution: RowSolution,
+    change: Array,
+) -> tuple[RowProblem, RowSolution]:
+    """A problem and its solution in the layout of all rows, with the impulses of tree joints.
+
+    change: of the bodies' twists beside that without joints, (6, bodies + 1, *batch), body axes
+    """
+    whole, solved = plan.tree.whole, of_all_rows(plan, solution)
+    impulse = solved.impulse
+    impulse = jnp.broadcast_to(impulse, (*impulse.shape[:2], *change.shape[2:]))
+    by_rows = impulses_on_bodies(problem.articulated, solution.impulse)
+    places = _places(whole)
+    for g, members, Λ in joint_impulses_of_tree(mechanism, plan, kinematics, held, change, by_rows):
+        for row in whole.groups[g].wrenches:
+            at = np.array([places[g, i, row] for i in members])
+            impulse = impulse.at[at[:, 0], at[:, 1]].set(Λ[row])
+    same, count = _correspondence(plan), (len(whole.structure.row),)
+    signs = [_looked_up(b.sign, same.coordinates_here, count) for b in problem.bounds]
+    bounds = (replace(b, sign=x) for b, x in zip(problem.bounds, signs, strict=True))
+    return replace(problem, bounds=tuple(bounds)), replace(solved, impulse=impulse)
 
 
 def no_warm_start(system: System, batch: tuple[int, ...], dtype: jnp.dtype) -> WarmStart:
@@ -84,8 +143,8 @@ def joint_impulses(
     system, batch = mechanism.system, state.time.shape
     plan, impulse = layout(system), solution.impulse
     # The nodes of each group stand one after another before they are put in order.
-    if plan.permutations[0] is not None:
-        impulse = impulse[:, np.argsort(plan.permutations[0])]
+    if plan.order is not None:
+        impulse = impulse[:, np.argsort(plan.order)]
     impulse = jnp.broadcast_to(impulse, (*impulse.shape[:2], *batch))
     wrench = jnp.zeros((6, len(system.topology.joints), *batch), impulse.dtype)
     law, limit = [], []
@@ -179,3 +238,60 @@ def _limits(
         for slot, bound, λ in slots
         if slot.laws[g][i] is not None and isinstance(laws[slot.laws[g][i]], Limits)
     ]
+
+
+class _Correspondence(NamedTuple):
+    """Where the rows and coordinate rows of two layouts are in each other, -1 where they are not.
+
+    here: of the first layout those of the second; there: of the second those of the first
+    """
+
+    rows_here: np.ndarray
+    coordinates_here: np.ndarray
+    rows_there: np.ndarray
+    coordinates_there: np.ndarray
+
+
+@lru_cache(maxsize=256)
+def _correspondence(plan: Layout) -> _Correspondence:
+    """Of the layout of all rows and of that with a tree."""
+    found, whole = [], plan.tree.whole
+    for own, other in ((whole, plan), (plan, whole)):
+        places, theirs, structure = _places(own), _places(other), own.structure
+        rows = np.full((structure.rows, structure.nodes), -1)
+        for key, at in places.items():
+            if key in theirs:
+                row, node = theirs[key]
+                rows[at] = row * other.structure.nodes + node
+        of_place = {at: key for key, at in places.items()}
+        numbers = zip(other.structure.row, other.structure.node, strict=True)
+        number = {at: i for i, at in enumerate(numbers)}
+        keys = [of_place[at] for at in zip(structure.row, structure.node, strict=True)]
+        coordinates = [number.get(theirs.get(key, (-1, -1)), -1) for key in keys]
+        found += [rows.ravel(), np.array(coordinates, int)]
+    return _Correspondence(*found)
+
+
+@lru_cache(maxsize=256)
+def _places(plan: Layout) -> dict[tuple[int, int, int], tuple[int, int]]:
+    """Row and node of each wrench of a layout by group, place in it, and number of the wrench."""
+    nodes = plan.structure.nodes
+    position = np.arange(nodes) if plan.order is None else np.argsort(plan.order)
+    places, first = {}, 0
+    for part, rows in zip(plan.parts, plan.groups, strict=True):
+        if rows.wrenches:
+            members = plan.members(part)
+            for n, member in enumerate(members):
+                for row, wrench in enumerate(rows.wrenches):
+                    places[part.group, member, wrench] = row, int(position[first + n])
+            first += len(members)
+    return places
+
+
+def _looked_up(x: Array, places: np.ndarray, shape: tuple[int, ...]) -> Array:
+    """Items of x, whose first axes are one, at places; 0 for -1."""
+    flat = x.reshape(-1, *x.shape[len(shape) :])
+    flat = jnp.concatenate([flat, jnp.zeros_like(flat[:1])]) if len(flat) else flat
+    if not len(flat):
+        return jnp.zeros((*shape, *x.shape[len(shape) :]), x.dtype)
+    return take(flat, places % len(flat), 0).reshape(*shape, *x.shape[len(shape) :])

@@ -1,18 +1,21 @@
 """The static layout of all rows of a system: which rows each joint has, and where they stand."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from ..couplings.nonholonomic import extra_rows
 from ..laws.law import Law, by_row_law
+from ..model.articulation import Articulation
 from ..model.kinematics import Mechanism, prepare
 from ..model.system import System
+from ..solve.articulated import Paths, paths
 from ..solve.forces import Bound, Hard, Latch, Linear
 from ..solve.graph import elimination_plan, is_tree
 from ..solve.problem import RowStructure
+from ..solve.tree import TreePlan
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class GroupLayout:
     first: row of the first coordinate in the matrix of all wrenches
     held: coordinates that are held, by a `Hard` law or, in a transmission, without any law
     coordinates: those whose laws add up in a coordinate row
+    of_tree: whether these are tree joints, whose errors have no rows and whose linear laws are
+        part of the bodies that they hold
     """
 
     wrenches: tuple[int, ...]
@@ -36,6 +41,7 @@ class GroupLayout:
     first: int
     held: tuple[int, ...]
     coordinates: tuple[int, ...]
+    of_tree: bool = False
 
     def place(self, coordinate: int) -> int:
         """Place of a coordinate's row among the rows of a joint."""
@@ -70,26 +76,49 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Members of a group whose joints, transmissions or constraints have the same rows.
+
+    group: its number among `System.all_groups`; members: their places in a `Mechanism`, None for
+        all of them
+    """
+
+    group: int
+    members: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
 class Layout:
     """The static layout of all rows of a system.
 
-    groups: of each of `System.all_groups`
+    groups: of each of the parts
+    parts: each of `System.all_groups`, or two parts of it where tree joints are held by their
+        coordinates and it has others too
     orders: order of the joints or transmissions of each in a `Mechanism`, by elimination
-    permutations: for each side of nodes, from the groups' nodes one after another to elimination
+    permutations: for each side of nodes, from the parts' nodes one after another to elimination
         order, None if the same
+    order: the same for all nodes
     structure: of the problem that solvers get
     slots: of bounds and latches
     rigid: whether all joints and transmissions are, and no law but linear ones acts on them
     engages: whether some law has an engagement
+    tree: where tree joints are held by their coordinates, what that takes; else None
     """
 
     groups: tuple[GroupLayout, ...]
+    parts: tuple[Part, ...]
     orders: tuple[tuple[int, ...], ...]
     permutations: tuple[tuple[int, ...] | None, ...]
+    order: tuple[int, ...] | None
     structure: RowStructure
     slots: tuple[Slot, ...]
     rigid: bool
     engages: bool
+    tree: "TreeLayout | None" = None
+
+    def members(self, part: Part) -> tuple[int, ...]:
+        """Places of the members of a part in its group of a `Mechanism`."""
+        return part.members or tuple(range(len(self.orders[part.group])))
 
     @property
     def bounded(self) -> int:
@@ -97,20 +126,57 @@ class Layout:
         return sum(slot.kind is Bound for slot in self.slots)
 
 
+@dataclass(frozen=True)
+class TreeLayout:
+    """What it takes that coordinates hold the tree joints of a system.
+
+    plan: of the bodies; way: of the rows that act on them; along: where rows along coordinates of
+        tree joints stand, see `ArticulatedBodies`
+    joints: of each joint in the order of the plan its group, its place there, and the side that it
+        places (0: the child)
+    whole: layout of all rows, where none of the joints is held so
+    """
+
+    plan: TreePlan
+    way: Paths
+    along: tuple[tuple[int, int, int, int], ...]
+    joints: tuple[tuple[int, int, int], ...]
+    whole: "Layout"
+
+
 def layout(system: System) -> Layout:
     """The layout of a system's rows, computed once for each topology."""
+    groups = _facts(system)
+    rigid = all(g.rigid and all(law.kind is Linear for law in g.laws) for g in system.all_groups)
+    engages = any(law.engagement is not None for g in system.all_groups for law in g.laws)
+    return _layout(groups, system.topology.moving, rigid, engages)
+
+
+def tree_layout(system: System, tree: Articulation) -> Layout:
+    """The layout of the rows where the joints of a tree are held by their coordinates.
+
+    system: of a `Mechanism`
+    """
+    where = {j: (g, i) for g, group in enumerate(system.groups) for i, j in enumerate(group.joints)}
+    branches = tuple((*where[b.joint], b.side, b.body, b.base) for b in tree.branches)
+    whole = layout(system)
+    return _tree_layout(_facts(system), system.topology.moving, branches, whole)
+
+
+def _facts(system: System) -> tuple["_Group", ...]:
+    """The static facts of all groups."""
     joints = tuple(
         _Group(
             errors=6 - group.coupling.dof,
             extra=extra_rows(group.coupling),
-            laws=_facts(group.laws),
+            laws=_laws(group.laws),
             held=(),
             bodies=tuple(zip(group.child, group.parent, strict=True)),
         )
         for group in system.groups
     )
     transmissions = tuple(
-        _Group(errors=0, extra=0, laws=_facts(group.laws), held=group.held, bodies=group.bodies)
+        _Group(errors=0, extra=0, laws=_laws(group.laws), held=group.held, bodies=group.bodies)
         for group in system.transmissions
     )
     constraints = tuple(
@@ -124,10 +190,7 @@ def layout(system: System) -> Layout:
         )
         for group in system.constraints
     )
-    groups = system.all_groups
-    rigid = all(g.rigid and all(law.kind is Linear for law in g.laws) for g in groups)
-    engages = any(law.engagement is not None for g in groups for law in g.laws)
-    return _layout(joints + transmissions + constraints, system.topology.moving, rigid, engages)
+    return joints + transmissions + constraints
 
 
 def mechanism_of(system: System, axes: int) -> Mechanism:
@@ -160,6 +223,7 @@ class _Group:
     held: values of a transmission that no law acts on
     bodies: of each joint or transmission, -1 for the world
     custom: rows of a user, which may depend on each other
+    of_tree: as in a `GroupLayout`
     """
 
     errors: int
@@ -168,19 +232,23 @@ class _Group:
     held: tuple[int, ...]
     bodies: tuple[tuple[int, ...], ...]
     custom: bool = False
+    of_tree: bool = False
 
     @property
     def rows(self) -> GroupLayout:
         """Rows of each joint."""
-        by_law = {law.coordinate for law in self.laws if law.kind is Hard}
-        held = tuple(sorted({*self.held, *by_law}))
-        coordinates = tuple(sorted({law.coordinate for law in self.laws} - set(held)))
-        bilateral = (*range(self.errors), *range(6, 6 + self.extra))
+        laws = [law for law in self.laws if not (self.of_tree and law.kind is Linear)]
+        held = tuple(sorted({*self.held, *(law.coordinate for law in laws if law.kind is Hard)}))
+        coordinates = tuple(sorted({law.coordinate for law in laws} - set(held)))
+        bilateral = () if self.of_tree else (*range(self.errors), *range(6, 6 + self.extra))
         wrenches = bilateral + tuple(self.errors + c for c in held + coordinates)
-        return GroupLayout(wrenches, len(bilateral), self.extra, self.errors, held, coordinates)
+        extra = 0 if self.of_tree else self.extra
+        return GroupLayout(
+            wrenches, len(bilateral), extra, self.errors, held, coordinates, self.of_tree
+        )
 
 
-def _facts(laws: tuple[Law, ...]) -> tuple[_Law, ...]:
+def _laws(laws: tuple[Law, ...]) -> tuple[_Law, ...]:
     each = by_row_law(laws)
     return tuple(_Law(law.coordinate, law.kind, law.two_sided, law.normal) for law in each)
 
@@ -222,9 +290,7 @@ def _layout(
     for side, having in enumerate(plan.sides):
         there = [bodies[plan.order[i]][side] for i in having]
         sides.append((tuple(map(int, having)), tuple(b if b >= 0 else world for b in there)))
-        order = np.argsort([i for i in concatenated if i in set(having)])
-        same = np.array_equal(order, np.arange(len(order)))
-        permutations.append(None if same else tuple(map(int, order)))
+        permutations.append(_permutation(concatenated, set(map(int, having))))
     height = max(heights)
     row, node, unused, without_error = [], [], [], []
     for group_layout, at in zip(rows, places, strict=True):
@@ -249,7 +315,108 @@ def _layout(
         independent=not more and is_tree(moved),
     )
     slots = _slots(groups, rows)
-    return Layout(rows, orders, tuple(permutations), structure, slots, rigid, engages)
+    parts = tuple(Part(g) for g in range(len(groups)))
+    order, *_ = permutations
+    return Layout(rows, parts, orders, tuple(permutations), order, structure, slots, rigid, engages)
+
+
+@lru_cache(maxsize=256)
+def _tree_layout(
+    groups: tuple[_Group, ...],
+    moving: tuple[bool, ...],
+    branches: tuple[tuple[int, int, int, int, int], ...],
+    whole: Layout,
+) -> Layout:
+    """`tree_layout` of branches (group, place in it, side, body, base)."""
+    placing = {(g, i): (side, body) for g, i, side, body, _ in branches}
+    parts, facts = [], []
+    for g, group in enumerate(groups):
+        everyone = range(len(group.bodies))
+        for of_tree in (False, True):
+            members = tuple(i for i in everyone if ((g, i) in placing) is of_tree)
+            if members:
+                bodies = tuple(group.bodies[i] for i in members)
+                parts.append(Part(g, None if len(members) == len(everyone) else members))
+                facts.append(replace(group, bodies=bodies, of_tree=of_tree))
+    rows = tuple(group.rows for group in facts)
+    height = max([1, *(len(group_rows.wrenches) for group_rows in rows)])
+    dof = {b: 6 - groups[g].errors for g, _, _, b, _ in branches}
+    plan = TreePlan.of(moving, tuple((body, base, dof[body]) for *_, body, base in branches))
+    # A node is a joint or transmission that has rows: the part, and which of it.
+    nodes = [
+        (p, i)
+        for p, group_rows in enumerate(rows)
+        if group_rows.wrenches
+        for i in range(len(facts[p].bodies))
+    ]
+    acting = [(p, i) for p, i in nodes if not facts[p].of_tree]
+    sides = tuple(
+        tuple(b if b >= 0 and moving[b] else -1 for b in facts[p].bodies[i]) for p, i in acting
+    )
+    way = paths(plan, sides, tuple(len(rows[p].wrenches) for p, _ in acting))
+    order = [acting[node] for node in way.plan.order] if way.plan else []
+    order += [(p, i) for p, i in nodes if facts[p].of_tree]
+    position = {node: at for at, node in enumerate(order)}
+    world, permutations, all_sides = len(moving), [], []
+    for side, (having, _) in enumerate(way.sides):
+        there = [facts[p].bodies[i][side] for p, i in (order[at] for at in having)]
+        all_sides.append((having, tuple(b if b >= 0 else world for b in there)))
+        permutations.append(_permutation([position[node] for node in acting], set(having)))
+    row, node, unused, without_error, along = [], [], [], [], []
+    placed = plan.order[len(plan.roots) :]
+    number = {body: joint for joint, body in enumerate(placed)}
+    for p, group_rows in enumerate(rows):
+        if not group_rows.wrenches:
+            continue
+        count = range(len(facts[p].bodies))
+        at = [position[p, i] for i in count]
+        for coordinate in group_rows.coordinates:
+            row += [group_rows.place(coordinate)] * len(at)
+            node += at
+        unused += [(r, place) for place in at for r in range(len(group_rows.wrenches), height)]
+        lacking = np.flatnonzero(~group_rows.has_error)
+        without_error += [(int(r), place) for place in at for r in lacking]
+        if facts[p].of_tree:
+            members = parts[p].members or tuple(count)
+            for i in count:
+                joint = number[placing[parts[p].group, members[i]][1]]
+                along += [
+                    (group_rows.place(c), at[i], c, joint)
+                    for c in group_rows.held + group_rows.coordinates
+                ]
+    where = {body: (g, i, side) for g, i, side, body, _ in branches}
+    tree = TreeLayout(plan, way, tuple(along), tuple(where[body] for body in placed), whole)
+    structure = RowStructure(
+        plan=way.plan,
+        bodies=world,
+        rows=height,
+        sides=tuple(all_sides),
+        row=tuple(row),
+        node=tuple(node),
+        unused=tuple(unused),
+        without_error=tuple(without_error),
+        independent=whole.structure.independent,
+        along=len(order) - len(acting),
+    )
+    of_nodes = _permutation([position[node] for node in nodes], set(range(len(nodes))))
+    return Layout(
+        rows,
+        tuple(parts),
+        whole.orders,
+        tuple(permutations),
+        of_nodes,
+        structure,
+        _slots(facts, rows),
+        whole.rigid,
+        whole.engages,
+        tree,
+    )
+
+
+def _permutation(places: Sequence[int], having: set[int]) -> tuple[int, ...] | None:
+    """From nodes at some places to the order of elimination, of those in `having`."""
+    order = np.argsort([place for place in places if place in having])
+    return None if np.array_equal(order, np.arange(len(order))) else tuple(map(int, order))
 
 
 def _slots(groups: Sequence[_Group], rows: Sequence[GroupLayout]) -> tuple[Slot, ...]:

@@ -14,11 +14,13 @@ from ..algebra.dense import multiply_transposed
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import over_mass
 from ..model.kinematics import Kinematics, Mechanism
+from ..solve.articulated import articulated_bodies
 from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import RowProblem, coordinate_rows, diagonal, still
 from .group_rows import GroupRows, Interval, group_rows, without
 from .layout import Layout, Slot, layout
 from .targets import Step
+from .tree import HeldBodies
 
 # The laws of a slot, for each group and each of its coordinate rows; None where there is none.
 SlotLaws = tuple[Slot, list[list[RowLaw | None]]]
@@ -53,21 +55,33 @@ def row_problem(
     interval: Interval,
     target: Step,
     velocity: Array | None = None,
+    plan: Layout | None = None,
+    held: HeldBodies | None = None,
+    along: Sequence[Array | None] = (),
 ) -> RowProblem:
     """The problem of all joints, transmissions and laws.
 
     velocity: twists (6, bodies + 1, *batch) in body axes without the impulses of this problem, None
         for bodies at rest
+    plan, held: layout of the rows, and the bodies, where coordinates hold the tree joints; None
+        where rows hold all
+    along: of each part of tree joints the speeds of its rows while bodies move at `velocity`,
+        (rows, n, *batch)
     """
-    plan = layout(mechanism.system)
-    groups = _groups(mechanism, kinematics, interval, target)
+    plan = layout(mechanism.system) if plan is None else plan
+    groups = _groups(mechanism, plan, kinematics, interval, target)
     wrenches = _wrenches(mechanism, plan, groups)
-    aims = _aims(mechanism, plan, groups, target, velocity)
+    aims = _aims(mechanism, plan, groups, target, velocity, along)
     # Stored: otherwise XLA computes the rows again inside everything that reads them.
     wrenches, aims, latches = materialize((wrenches, replace(aims, latches=()), aims.latches))
     fields = vars(wrenches) | {name: x for name, x in vars(aims).items() if name != "latches"}
     mass = {"inverse_mass": mechanism.inverse_mass, "inverse_inertia": mechanism.inverse_inertia}
-    return _latched(RowProblem(**fields, **mass, structure=plan.structure), latches, target)
+    problem = RowProblem(**fields, **mass, structure=plan.structure)
+    if held is not None:
+        way = {"way": plan.tree.way, "along": plan.tree.along}
+        bodies = {"tree": held.tree, "factor": held.factor, "H": wrenches.H}
+        problem = replace(problem, articulated=articulated_bodies(**bodies, **mass, **way))
+    return _latched(problem, latches, target)
 
 
 def aimed_again(
@@ -76,10 +90,13 @@ def aimed_again(
     interval: Interval,
     target: Step,
     problem: RowProblem,
+    plan: Layout | None = None,
 ) -> RowProblem:
-    """A problem nearby with its wrenches, whose rows aim at what `joints` and `target` say."""
-    plan = layout(mechanism.system)
-    groups = _groups(mechanism, kinematics, interval, target)
+    """A problem nearby with its wrenches, whose rows aim at what `joints` and `target` say; plan:
+    as in `row_problem`.
+    """
+    plan = layout(mechanism.system) if plan is None else plan
+    groups = _groups(mechanism, plan, kinematics, interval, target)
     aims = materialize(_aims(mechanism, plan, groups, target, None))
     fields = {name: x for name, x in vars(aims).items() if name != "latches"}
     off = _off(mechanism, plan, groups)
@@ -90,6 +107,9 @@ def aimed_again(
             for xs in (problem.H, problem.Y)
         )
         problem = replace(problem, H=H, Y=Y)
+        if problem.articulated is not None:
+            bodies = vars(problem.articulated) | {"H": H}
+            problem = replace(problem, articulated=articulated_bodies(**bodies))
     return _latched(replace(problem, **fields), aims.latches, target)
 
 
@@ -102,7 +122,7 @@ def row_rates(
 ) -> Array:
     """`RowProblem.rate` alone, of the problem that `row_problem` would make."""
     plan = layout(mechanism.system)
-    groups = _groups(mechanism, kinematics, interval, target)
+    groups = _groups(mechanism, plan, kinematics, interval, target)
     return materialize(_aims(mechanism, plan, groups, target, velocity).rate)
 
 
@@ -120,21 +140,21 @@ def row_values(mechanism: Mechanism, kinematics: Kinematics) -> Array:
         rows = _padded(plan, _rows(parts), 0)
         return rows if group.on is None else rows * group.on
 
-    groups = group_rows(mechanism, kinematics, interval)
+    groups = group_rows(mechanism, plan, kinematics, interval)
     whole = _joined(mechanism, *(values(group) for group in groups if group is not None))
-    return materialize(_in_order(mechanism, plan, whole))
+    return materialize(_in_order(mechanism, whole, plan.order))
 
 
 def _groups(
-    mechanism: Mechanism, kinematics: Kinematics, interval: Interval, target: Step
+    mechanism: Mechanism, plan: Layout, kinematics: Kinematics, interval: Interval, target: Step
 ) -> list[GroupRows | None]:
-    """The rows of all groups, those that the target has no use for switched off."""
-    groups = group_rows(mechanism, kinematics, interval)
+    """The rows of all parts, those that the target has no use for switched off."""
+    groups = group_rows(mechanism, plan, kinematics, interval)
     return [None if group is None else without(group, target.off(group)) for group in groups]
 
 
 def _wrenches(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Wrenches:
-    """Wrenches of all rows, nodes in the order of elimination."""
+    """Wrenches of all rows that act on bodies, nodes in the order of elimination."""
     mass, inertia = mechanism.inverse_mass, mechanism.inverse_inertia
     most = len(plan.structure.sides)
 
@@ -145,10 +165,15 @@ def _wrenches(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | N
         none = [jnp.zeros_like(group.H[0][:, :, :0])] * (most - len(Y))
         return tuple(tuple(_padded(plan, x, 1) for x in (*xs, *none)) for xs in (group.H, Y))
 
-    parts = [of_group(group) for group in groups if group is not None]
-    whole = jax.tree.map(partial(_joined, mechanism), *parts)
-    in_order = partial(_in_order, mechanism, plan)
-    H, Y = (tuple(in_order(x, side) for side, x in enumerate(xs)) for xs in whole)
+    acting = [group for group in groups if group is not None and not group.layout.of_tree]
+    if not acting:
+        return Wrenches((), ())
+    whole = jax.tree.map(partial(_joined, mechanism), *map(of_group, acting))
+    in_order = partial(_in_order, mechanism)
+    H, Y = (
+        tuple(in_order(x, order) for x, order in zip(xs, plan.permutations, strict=True))
+        for xs in whole
+    )
     return Wrenches(H, Y)
 
 
@@ -164,7 +189,7 @@ def _off(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None])
         off = off if group.on is None else 1 - group.on
         return _padded(plan, jnp.broadcast_to(off, (rows, n, *off.shape[2:])), 0)
 
-    return _in_order(mechanism, plan, _joined(mechanism, *map(of_group, groups)))
+    return _in_order(mechanism, _joined(mechanism, *map(of_group, groups)), plan.order)
 
 
 def _aims(
@@ -173,6 +198,7 @@ def _aims(
     groups: Sequence[GroupRows | None],
     target: Step,
     velocity: Array | None,
+    along: Sequence[Array | None] = (),
 ) -> Aims:
     """What all rows aim at, nodes in the order of elimination."""
     bounds = _filled(plan.slots, groups, target.bound)
@@ -183,13 +209,17 @@ def _aims(
         # The wrenches on parents have all batch axes, whatever the rows' numbers have.
         tail = group.H[1].shape[2:]
         rate, compliance = (_above_coordinate_rows(group, x, tail) for x in (bias, compliance))
-        if velocity is not None:
+        if velocity is not None and group.layout.of_tree:
+            rate = along[g] + rate
+        elif velocity is not None:
             # Stored: a sum with what is put together on the spot is not vectorized.
             rate = _speeds(group, velocity) + materialize(rate)
         zero = jnp.zeros(rate.shape[1:], rate.dtype)
         linear = _one_after_another(
             [
                 _sum([target.linear(law, f) for law, f in group.laws if law.coordinate == c], zero)
+                if not group.layout.of_tree
+                else Linear(zero, zero)
                 for c in group.layout.coordinates
             ],
             zero,
@@ -205,8 +235,13 @@ def _aims(
         return aims if group.on is None else _switched(plan, group, aims)
 
     parts = [of_group(g, group) for g, group in enumerate(groups) if group is not None]
+    if not parts:
+        # No row at all: tree joints hold everything.
+        like = mechanism.inverse_mass if velocity is None else velocity[0]
+        none = jnp.zeros((plan.structure.rows, 0, *like.shape[1:]), like.dtype)
+        return Aims(none, none, none[0], none[0], (), ())
     whole = jax.tree.map(partial(_joined, mechanism), *parts)
-    rate, compliance = (_in_order(mechanism, plan, x) for x in (whole.rate, whole.compliance))
+    rate, compliance = (_in_order(mechanism, x, plan.order) for x in (whole.rate, whole.compliance))
     return replace(whole, rate=rate, compliance=compliance)
 
 
@@ -298,7 +333,10 @@ def _switched(plan: Layout, group: GroupRows, aims: Aims) -> Aims:
 
     return Aims(
         rate=aims.rate * (1 - off),
-        compliance=aims.compliance + off,
+        # A pivot of 1 for a row that moves nothing; along a coordinate of a tree joint one that is
+        # as good as free.
+        compliance=aims.compliance
+        + off * (jnp.finfo(off.dtype).max ** 0.5 if group.layout.of_tree else 1),
         augmented_stiffness=aims.augmented_stiffness * of_rows,
         impulse=aims.impulse * of_rows,
         bounds=tuple(bound(each) for each in aims.bounds),
@@ -342,7 +380,7 @@ def _joined(mechanism: Mechanism, *arrays: Array) -> Array:
     return jnp.concatenate(arrays, axis=axis)
 
 
-def _in_order(mechanism: Mechanism, plan: Layout, x: Array, side: int = 0) -> Array:
-    """Arrays of all groups' nodes that have a side, put in the order of elimination."""
-    order, axis = plan.permutations[side], x.ndim - mechanism.inverse_mass.ndim
+def _in_order(mechanism: Mechanism, x: Array, order: tuple[int, ...] | None) -> Array:
+    """Arrays of all parts' nodes, or of those that have a side, put in the order of elimination."""
+    axis = x.ndim - mechanism.inverse_mass.ndim
     return x if order is None else jnp.take(x, np.array(order), axis)

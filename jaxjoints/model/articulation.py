@@ -118,8 +118,9 @@ def articulation(system: System) -> Articulation:
     Breadth first from the world and the bodies of prescribed motion, then from the first body of
     what floats; a joint counts if the search reaches a new body through it. It must be a lower pair
     or regular (`Coupling.lower_pair`, `Coupling.regular`) and hold something. It must not depend on
-    time, nor have rows at velocity or acceleration level, nor a switch, nor softness since it was
-    built, and not be built with `tree=False`.
+    time, nor have rows at velocity or acceleration level, nor friction that follows the force along
+    another of its coordinates, nor a switch, nor softness since it was built, and not be built with
+    `tree=False`.
     """
     return _articulation(jax.tree.structure(system))
 
@@ -246,6 +247,8 @@ def _carries(group: JointGroup) -> bool:
     if not (coupling.lower_pair or coupling.regular):
         return False
     if isinstance(coupling, Residual) or extra_rows(coupling) or not coupling.places_bodies:
+        return False
+    if any(law.normal is not None for law in group.laws):
         return False
     switched, soft = group.enabled is not None, group.softness is not None or not group.rigid
     if switched or soft or coupling.dof == FREEDOMS or not group.tree:

@@ -10,7 +10,16 @@ import numpy as np
 from jax import Array
 
 from ..algebra.compiler import materialize, spread, stored
-from ..algebra.dense import inverse, inverse_of_three, multiply_transposed, product_transposed
+from ..algebra.dense import (
+    cholesky_inverse,
+    inverse,
+    inverse_of_three,
+    multiply,
+    multiply_transposed,
+    product,
+    product_transposed,
+    transposed_product,
+)
 from ..algebra.pytree import expand, map_trailing, replace, static, struct
 from ..algebra.spatial import (
     Pose,
@@ -25,6 +34,7 @@ from ..algebra.spatial import (
     quat_rotate_inverse,
     quat_to_matrix,
 )
+from ..couplings.complement import orthonormal_complement
 from ..couplings.coupling import CouplingRows
 from ..couplings.nonholonomic import extra_rows, with_velocity_rows
 from ..laws.constraints import Constraint
@@ -228,6 +238,110 @@ def twists_of_rows(group: JointGroup, joint: JointKinematics) -> tuple[Array, Ar
     on_child, on_parent = group.attachment
     child = _motion_about_centre(group.frame_C, joint, on_child, V)
     return child, -_motion_about_centre(joint.C_in_parent, joint, on_parent, V)
+
+
+def motion_of_placed(
+    group: JointGroup, joint: JointKinematics, side: Sequence[int], V: Array
+) -> Array:
+    """Twists V (6, count, joints, *batch) of C relative to D, in C, as those of the bodies that
+    joints place while the others stand, about their centres of mass in their axes.
+
+    side: of each joint, 0 if it places its child, 1 if its parent
+    """
+    on_child, on_parent = group.attachment
+    parts = []
+    if 0 in side:
+        parts.append(_motion_about_centre(group.frame_C, joint, on_child, V))
+    if 1 in side:
+        parts.append(-_motion_about_centre(joint.C_in_parent, joint, on_parent, V))
+    return _by_side(joint, side, parts)
+
+
+def wrench_on_placed(
+    group: JointGroup, joint: JointKinematics, side: Sequence[int], f: Array
+) -> Array:
+    """Wrenches f (6, joints, *batch) on the bodies that joints place, about their centres of mass
+    in their axes, as those of C, in C: the transpose of `motion_of_placed`.
+    """
+    on_child, on_parent = group.attachment
+    parts = []
+    for at, C, share in ((0, group.frame_C, on_child), (1, joint.C_in_parent, on_parent)):
+        if at in side:
+            p, R = _attached(C, joint, share)
+            moment = f[3:] - cross(p, f[:3])
+            wrench = jnp.concatenate([multiply_transposed(R, x) for x in (f[:3], moment)])
+            parts.append(-wrench if at else wrench)
+    return _by_side(joint, side, parts)
+
+
+def _by_side(joint: JointKinematics, side: Sequence[int], parts: Sequence[Array]) -> Array:
+    """Of each joint the array of its side, (…, joints, *batch)."""
+    if len(parts) == 1:
+        return parts[0]
+    mask = np.array(side, bool).reshape(-1, *(1,) * (joint.T_CD.p.ndim - 2))
+    return jnp.where(mask, parts[1], parts[0])
+
+
+@struct
+class Surface:
+    """The surface of the joints of a group at C, in C, by rows and twists of orthonormal parts.
+
+    S: twists along it, of unit speed each, (6, k, joints, *batch); N: rows that read these speeds,
+        (k, 6, …)
+    Q: orthonormal rows with the span of G = L Q, (6 - k, 6, …); inverse: L⁻¹, (6 - k, 6 - k, …)
+    """
+
+    S: Array
+    N: Array
+    Q: Array
+    inverse: Array
+
+    def off(self, speeds: Array) -> Array:
+        """The twist without speed along the surface for speeds G v, (6, joints, *batch)."""
+        twist = multiply_transposed(self.Q, multiply(self.inverse, speeds))
+        return twist - multiply(self.S, multiply(self.N, twist))
+
+    def of_rows(self, wrench: Array) -> Array:
+        """Forces of G's rows, then along the surface, that make a wrench (6, joints, *batch)."""
+        along = multiply_transposed(self.S, wrench)
+        rest = multiply(self.Q, wrench - multiply_transposed(self.N, along))
+        return jnp.concatenate([multiply_transposed(self.inverse, rest), along])
+
+
+def surface(group: JointGroup, joint: JointKinematics) -> Surface:
+    """The surface of a group's joints: S has the speeds q̇; but for lower pairs without laws others,
+    which are regular where coordinates are not.
+    """
+    k = group.coupling.dof
+    W = joint.rows.W
+    if group.coupling.lower_pair and not group.laws:
+        W = _at_rest(group, W.ndim - 2)
+    G, N = W[: 6 - k], W[6 - k :]
+    inverse = cholesky_inverse(product_transposed(G, G))
+    Q = product(inverse, G)
+    if not k:
+        none = jnp.zeros_like(Q[:0])
+        return Surface(jnp.swapaxes(none, 0, 1), none, Q, inverse)
+    if group.coupling.lower_pair and not group.laws:
+        with jax.default_matmul_precision("highest"):
+            S = map_trailing(orthonormal_complement, W.ndim - 2, jnp.swapaxes(G, 0, 1))
+        return Surface(S, jnp.swapaxes(S, 0, 1), Q, inverse)
+    along = jnp.swapaxes(N - product(product_transposed(N, Q), Q), 0, 1)
+    square = cholesky_inverse(product(N, along))
+    S = product(along, transposed_product(square, square))
+    return Surface(S, N, Q, inverse)
+
+
+def _at_rest(group: JointGroup, axes: int) -> Array:
+    """W of a group's joints where C and D agree, (6, 6, joints, *batch); axes: these."""
+    one = (1,) * axes
+    T = Pose(jnp.zeros((3, *one)), jnp.zeros((4, *one)).at[0].set(1.0))
+    q, t = jnp.zeros((group.coupling.dof, *one)), jnp.zeros(one)
+    T, q, t = jax.tree.map(lambda x: x.astype(group.erp.dtype), (T, q, t))
+    if group.coupling.batched:
+        return group.coupling.rows(T, q, t).W
+    with jax.default_matmul_precision("highest"):
+        return map_trailing(lambda c, *at: c.rows(*at).W, axes, group.coupling, T, q, t)
 
 
 def coordinate_wrenches(group: JointGroup, joint: JointKinematics) -> tuple[Array, Array]:

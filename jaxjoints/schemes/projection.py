@@ -6,7 +6,7 @@ from jax import Array
 from ..algebra.pytree import replace
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize, quat_rotate
 from ..assembly.group_rows import Interval
-from ..assembly.layout import layout
+from ..assembly.layout import Layout
 from ..assembly.problem import aimed_again, row_problem
 from ..assembly.targets import Projection, Surface
 from ..model.articulation import Articulation, articulated
@@ -19,8 +19,7 @@ from ..model.kinematics import (
     with_world,
 )
 from ..model.state import State
-from ..solve.factor import AnyFactor
-from ..solve.linear import solve_at_rest
+from ..solve.linear import AnyFactor, solve_at_rest
 from ..solve.problem import RowProblem, body_velocities
 from .scheme import NEWTON
 
@@ -38,6 +37,7 @@ def projected(mechanism: Mechanism, state: State) -> State:
 def projected_along(
     mechanism: Mechanism,
     tree: Articulation,
+    plan: Layout,
     state: State,
     problem: RowProblem,
     factors: AnyFactor | None,
@@ -45,11 +45,14 @@ def projected_along(
     """`projected` along the rows of a problem nearby, such as that of the step before.
 
     tree: of the joints that are held by their coordinates, which the motion changes
+    plan: of the problem's rows
     factors: of the problem's matrix, which serve again where only linear laws give way
     """
+    if not problem.structure.nodes:
+        return state
     kinematics, interval = system_kinematics(mechanism, state), _at_once(mechanism, state)
-    again = aimed_again(mechanism, kinematics, interval, Projection(), problem)
-    if factors is not None and layout(mechanism.system).rigid:
+    again = aimed_again(mechanism, kinematics, interval, Projection(), problem, plan)
+    if factors is not None and plan.rigid:
         impulse = solve_at_rest(problem, factors, again.rate)
     else:
         impulse = NEWTON.solve(again).impulse

@@ -21,9 +21,11 @@ from ..algebra.spatial import (
 )
 from ..assembly.engagement import next_engagement
 from ..assembly.group_rows import Interval
-from ..assembly.impulses import start_impulses, warm_start
+from ..assembly.impulses import start_impulses, warm_start, with_reactions
+from ..assembly.layout import layout, tree_layout
 from ..assembly.problem import row_problem, row_rates
 from ..assembly.targets import Step, SurfaceVelocity
+from ..assembly.tree import held_bodies, without_rows
 from ..model.articulation import NO_TREE, articulated, articulation, bias
 from ..model.kinematics import (
     Mechanism,
@@ -36,6 +38,7 @@ from ..model.kinematics import (
 )
 from ..model.state import Control, Info, State
 from ..model.system import System
+from ..solve.gauss_seidel import ProjectedGaussSeidel
 from ..solve.newton import Newton
 from ..solve.problem import Solver, body_velocities
 from .free_motion import free_velocity
@@ -96,6 +99,11 @@ class SemiImplicitEuler(Scheme):
                     f"SemiImplicitEuler: {field} {value!r} belongs to joints='rows'; take that, or "
                     f"leave {field} out"
                 )
+        if self.joints == "coordinates" and isinstance(self.solver, ProjectedGaussSeidel):
+            raise ValueError(
+                "SemiImplicitEuler: ProjectedGaussSeidel moves bodies row by row; take "
+                "joints='rows', or Newton()"
+            )
 
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
@@ -114,20 +122,31 @@ class SemiImplicitEuler(Scheme):
             engagement=state.engagement,
             bent=bent,
         )
-        problem = row_problem(mechanism, kinematics, interval, Step(), free)
+        system, plan, held = mechanism.system, layout(mechanism.system), None
+        start, along = free, ()
+        if tree.branches:
+            plan = tree_layout(system, tree)
+            held = held_bodies(mechanism, plan, kinematics, state, interval, Step(), free)
+            start, along = without_rows(plan, held, free)
+        problem = row_problem(mechanism, kinematics, interval, Step(), start, plan, held, along)
         if self.curvature:
             problem = replace(problem, rate=problem.rate + dt * _turning(mechanism, state))
-        solution = self.solver.solve(problem, start_impulses(state))
-        twist = materialize(free[:, :-1] + body_velocities(problem, solution.impulse))
+        solution = self.solver.solve(problem, start_impulses(state, plan))
+        twist = materialize(start[:, :-1] + body_velocities(problem, solution.impulse))
+        change = with_world(twist) - free
         new = _moved(self, mechanism, state, twist, dt)
         turn = quaternion_components(state)
         twist = jnp.concatenate([quat_rotate(turn, x) for x in (twist[:3], twist[3:])])
         new = articulated(mechanism, tree, kinematics, state, dt * twist, twist, new)
         q = joint_coordinates(mechanism, kinematics, state)
-        new = replace(new, q=q, warm_start=warm_start(mechanism.system, solution))
+        new = replace(new, q=q, warm_start=warm_start(system, solution, plan))
         new = replace(new, engagement=next_engagement(mechanism, new))
         for _ in range(self.projections):
-            new = projected_along(mechanism, tree, new, problem, solution.factors)
+            new = projected_along(mechanism, tree, plan, new, problem, solution.factors)
+        if held is not None:
+            problem, solution = with_reactions(
+                mechanism, plan, kinematics, held, problem, solution, change
+            )
         return new, step_info(mechanism, kinematics, problem, solution, new, dt)
 
     def examine(self, system: System, state: State, dt: Array) -> None:

@@ -8,18 +8,14 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.pytree import replace
-from .factor import (
-    AnyFactor,
-    AnyMatrix,
-    Blocks,
-    corrected,
-    factor_scaled,
-    solve,
-    solve_corrected,
-)
-from .kernels import factor_and_solve
+from ..algebra.pytree import replace, struct
+from .articulated import ArticulatedBodies, Reduced, reduced
+from .factor import AnyFactor as FactorOfRows
+from .factor import corrected, factor_scaled, solve, solve_corrected
+from .graph import Plan
+from .kernels import Unassembled, factor_and_solve
 from .problem import (
+    AnyMatrix,
     RowProblem,
     coordinate_rows,
     delassus,
@@ -28,6 +24,22 @@ from .problem import (
     regularized,
     with_coordinate_rows,
 )
+
+
+@struct
+class ReducedFactor:
+    """The factored matrix where tree joints hold bodies.
+
+    reduced: the bodies with the laws along coordinates; factor: of the rows that act on bodies,
+        None where there are none; root: √α of all rows, (rows, nodes, *batch)
+    """
+
+    reduced: Reduced
+    factor: FactorOfRows | None
+    root: Array
+
+
+AnyFactor = FactorOfRows | ReducedFactor
 
 
 def solve_linear(
@@ -50,7 +62,7 @@ def solve_linear(
         extra, right, root = scaled_system(problem, extra, right, c, odds, R)
     if factors is None:
         A = matrix(stop_gradient(problem))
-        if not isinstance(A, Blocks) and correct:
+        if isinstance(A, Unassembled) and correct:
             return _by_kernel(problem, A, extra, right, root, None)
         factors = factored(problem, A, extra, root)
     return solve_symmetric(problem, factors, extra, right, root, correct=correct), factors
@@ -94,7 +106,31 @@ def factored(problem: RowProblem, A: AnyMatrix, extra: Array, root: Array | None
     plan = problem.structure.plan
     extra = extra if problem.regularization is None else extra + problem.regularization
     A, root, extra = stop_gradient((A, root, extra))
-    return factor_scaled(plan, A, extra, root)
+    if not isinstance(A, ArticulatedBodies):
+        return factor_scaled(plan, A, extra, root)
+    root = jnp.ones_like(extra) if root is None else root
+    rest, acting = reduced(A, extra, root * root), A.way.nodes
+    if not acting:
+        return ReducedFactor(rest, None, root)
+    return ReducedFactor(
+        rest, factor_scaled(plan, rest.blocks(), extra[:, :acting], root[:, :acting]), root
+    )
+
+
+def _solved(plan: Plan, factors: AnyFactor, b: Array) -> Array:
+    """y with (S A S + diag(extra)) y = b, by the factor of `factored`."""
+    if not isinstance(factors, ReducedFactor):
+        return solve(plan, factors, b)
+    rest, root = factors.reduced, factors.root
+    acting, wanted = rest.bodies.way.nodes, root * b
+    if b.shape[1] == acting:
+        return solve(plan, factors.factor, b)
+    y = b[:, :acting]
+    if acting:
+        speed = rest.along(jnp.zeros_like(y), wanted)[0]
+        y = solve(plan, factors.factor, y - root[:, :acting] * speed)
+    along = rest.along(root[:, :acting] * y, wanted)[1]
+    return jnp.concatenate([y, along / root[:, acting:]], axis=1)
 
 
 def solve_symmetric(
@@ -119,7 +155,9 @@ def solve_symmetric(
 
     def solved(_, b):
         if ε is None or not correct:
-            return solve(plan, factors, b)
+            return _solved(plan, factors, b)
+        if isinstance(factors, ReducedFactor):
+            return corrected(lambda b: _solved(plan, factors, b), b, ε, 0.0)
         return solve_corrected(plan, factors, b, ε)
 
     y = jax.lax.custom_linear_solve(times, right, solved, symmetric=True)
@@ -140,7 +178,7 @@ def solve_from(
     Internal forces of redundant rows double their rounding and go no further, as each solve begins
     with the whole regularization.
     """
-    way = _step_by_step if isinstance(A, Blocks) else _by_kernel
+    way = _by_kernel if isinstance(A, Unassembled) else _step_by_step
     return way(problem, A, extra, right, root, before)[0]
 
 

@@ -64,6 +64,9 @@ class Newton(Solver):
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
         """See `Solver.solve`."""
+        if not problem.structure.nodes:
+            none = jnp.zeros(problem.rate.shape[2:], problem.rate.dtype)
+            return RowSolution(problem.rate, (), none, none)
         problem = regularized(problem)
         smoothing = jnp.asarray(self.smoothing, problem.rate.dtype)
         if not problem.bounds:

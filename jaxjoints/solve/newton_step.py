@@ -24,13 +24,17 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from ..algebra.places import take
+from ..algebra.pytree import static, struct
+from .articulated import ArticulatedBodies, Reduced, reduced
 from .bounds import complementarity, impulse_scale, widened, widening
-from .factor import AnyMatrix, Blocks, add_diagonal
+from .factor import Blocks, add_diagonal
 from .linear import scaled_system, solve_from
-from .lu import GeneralBlocks, factor_general, solve_general, transposed
+from .lu import GeneralBlocks, GeneralFactor, factor_general, solve_general, transposed
 from .problem import (
+    AnyMatrix,
     Impulses,
     RowProblem,
+    RowStructure,
     coordinate_rows,
     delassus,
     diagonal,
@@ -138,11 +142,10 @@ def _follows(problem: RowProblem, system: Linearization) -> list[Array | None]:
 
 
 def _coupled_change(
-    problem: RowProblem, blocks: Blocks, system: Linearization, wanted: Array, R: Array
+    problem: RowProblem, A: AnyMatrix, system: Linearization, wanted: Array, R: Array
 ) -> Array:
     """dΛ of all rows where friction follows other impulses."""
     structure = problem.structure
-    plan = structure.plan
     odds = sum(system.odds)
     shape = jnp.broadcast_shapes(problem.compliance.shape, wanted.shape)
     one = jnp.ones(shape, wanted.dtype)
@@ -156,7 +159,6 @@ def _coupled_change(
         for bound, B in zip(problem.bounds, _follows(problem, system), strict=True)
         if B is not None
     ]
-    row, node = np.array(structure.row), np.array(structure.node)
 
     def times(y):
         Λ = coordinate_rows(problem, y)
@@ -164,20 +166,79 @@ def _coupled_change(
         follow = with_coordinate_rows(structure, jnp.zeros_like(y), follow)
         return α * delassus(problem, y) + extra * y + follow
 
-    α_fixed, extra_fixed, links_fixed = stop_gradient((α, extra, [E for _, E in links]))
-    A = add_diagonal(
-        plan, Blocks(diagonal=blocks.diagonal * α_fixed[:, None], edges=blocks.edges), extra_fixed
-    ).diagonal
-    for (normal, _), E in zip(links, links_fixed, strict=True):
-        A = A.at[row, row[normal], node].add(E)
-    lower, upper = blocks.edges, jnp.swapaxes(blocks.edges, 0, 1)
-    if len(plan.row):
-        lower = take(α_fixed, plan.row, 1)[:, None] * lower
-        upper = take(α_fixed, plan.column, 1)[:, None] * upper
-    factors = factor_general(plan, GeneralBlocks(diagonal=A, lower=lower, upper=upper))
+    fixed = stop_gradient((A, α, extra))
+    coupled = _Coupled.of(structure, *fixed, [(at, stop_gradient(E)) for at, E in links])
     return jax.lax.custom_linear_solve(
-        times,
-        right,
-        lambda _, b: solve_general(plan, factors, b),
-        lambda _, b: solve_general(plan, transposed(factors), b),
+        times, right, lambda _, b: coupled.solved(b), lambda _, b: coupled.solved_transposed(b)
     )
+
+
+@struct
+class _Coupled:
+    """The factored matrix diag(α) A + diag(extra) + links, constant.
+
+    factors: of the rows that act on bodies; rest: the bodies with the laws along coordinates of
+        tree joints eliminated, None without such joints
+    """
+
+    factors: GeneralFactor
+    rest: Reduced | None
+    α: Array
+    extra: Array
+    structure: RowStructure = static()
+
+    @classmethod
+    def of(
+        cls,
+        structure: RowStructure,
+        A: AnyMatrix,
+        α: Array,
+        extra: Array,
+        links: list[tuple[np.ndarray, Array]],
+    ) -> "_Coupled":
+        """links: of each coordinate row to another of its node, and how its bound widens."""
+        plan, rest = structure.plan, None
+        acting, blocks = structure.nodes, A
+        if isinstance(A, ArticulatedBodies):
+            rest, acting = reduced(A, extra, α), A.way.nodes
+            blocks = rest.blocks()
+        near, soft = α[:, :acting], extra[:, :acting]
+        diagonal = Blocks(diagonal=blocks.diagonal * near[:, None], edges=blocks.edges)
+        diagonal = add_diagonal(plan, diagonal, soft).diagonal
+        row, node = np.array(structure.row), np.array(structure.node)
+        # No law along a coordinate of a tree joint follows another.
+        own = node < acting
+        for normal, E in links:
+            diagonal = diagonal.at[row[own], row[normal][own], node[own]].add(E[own])
+        lower, upper = blocks.edges, jnp.swapaxes(blocks.edges, 0, 1)
+        if len(plan.row):
+            lower = take(near, plan.row, 1)[:, None] * lower
+            upper = take(near, plan.column, 1)[:, None] * upper
+        factors = factor_general(plan, GeneralBlocks(diagonal, lower, upper))
+        return cls(factors, rest, α, extra, structure)
+
+    def solved(self, b: Array) -> Array:
+        """y with the matrix times y = b, both of shape (rows, nodes, *batch)."""
+        plan, rest = self.structure.plan, self.rest
+        if rest is None or not self.structure.along:
+            return solve_general(plan, self.factors, b)
+        acting = rest.bodies.way.nodes
+        y = b[:, :acting]
+        speed = rest.along(jnp.zeros_like(y), b)[0]
+        y = solve_general(plan, self.factors, y - self.α[:, :acting] * speed)
+        return jnp.concatenate([y, rest.along(y, b)[1]], axis=1)
+
+    def solved_transposed(self, b: Array) -> Array:
+        """y with the transposed matrix times y = b."""
+        plan, rest, α = self.structure.plan, self.rest, self.α
+        if rest is None or not self.structure.along:
+            return solve_general(plan, transposed(self.factors), b)
+        acting, wanted = rest.bodies.way.nodes, α * b
+        y = b[:, :acting]
+        speed = rest.along(jnp.zeros_like(y), wanted)[0]
+        y = solve_general(plan, transposed(self.factors), y - speed)
+        _, pushed, speed = rest.along(α[:, :acting] * y, wanted)
+        # Of α y and of b less its speed, which is extra y, one may be zero.
+        α, extra = α[:, acting:], self.extra[:, acting:]
+        along = (α * pushed + extra * (b[:, acting:] - speed)) / (α * α + extra * extra)
+        return jnp.concatenate([y, along], axis=1)

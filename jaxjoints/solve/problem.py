@@ -18,13 +18,15 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from ..algebra.compiler import for_all_readers, materialize, on_gpu
-from ..algebra.dense import multiply, multiply_transposed
-from ..algebra.places import add_at, take
+from ..algebra.places import add_at
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
 from ..algebra.spatial import over_mass
+from .articulated import ArticulatedBodies, speeds_on, total_wrench, velocities
+from .articulated import mobility as articulated_mobility
 from .bounds import complementarity, impulse_scale, widened
-from .factor import AnyFactor, AnyMatrix, assemble
+from .factor import AnyFactor, assemble
+from .factor import AnyMatrix as MatrixOfRows
 from .forces import Bound
 from .graph import Plan
 from .kernels import Unassembled
@@ -42,6 +44,8 @@ SPLIT = {4: 1e-4, 8: 1e-6}
 # Residual above which a solve has failed, as a share of the speeds that cancel in it.
 TOLERATED = {4: 1e-4, 8: 1e-10}
 
+AnyMatrix = MatrixOfRows | ArticulatedBodies
+
 # Impulses (Λ, λ_k of each bound).
 Impulses = tuple[Array, tuple[Array, ...]]
 
@@ -50,6 +54,8 @@ Impulses = tuple[Array, tuple[Array, ...]]
 class RowStructure:
     """The static shape of all rows: nodes of up to `rows` rows in elimination order.
 
+    plan: of the nodes that act on bodies, None where there are none
+
     sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
         nodes and the bodies there, `bodies` standing for the world
     row, node: place of each coordinate row
@@ -57,9 +63,10 @@ class RowStructure:
     without_error: places of rows at velocity and acceleration level, which have no error
     independent: whether hard rows of one node cannot depend on those of others: nodes make a tree
         of bodies, and have no hard rows but those of errors
+    along: how many nodes come after those of the plan, along coordinates of tree joints
     """
 
-    plan: Plan
+    plan: Plan | None
     bodies: int
     rows: int
     sides: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -68,11 +75,12 @@ class RowStructure:
     unused: tuple[tuple[int, int], ...]
     without_error: tuple[tuple[int, int], ...] = ()
     independent: bool = False
+    along: int = 0
 
     @property
     def nodes(self) -> int:
         """How many nodes there are."""
-        return len(self.plan.order)
+        return self.along + (0 if self.plan is None else len(self.plan.order))
 
     @cached_property
     def hard(self) -> np.ndarray:
@@ -123,6 +131,8 @@ class RowProblem:
     regularization: compliance of the hard rows that stands in the matrix and not in their law,
         (rows, nodes, *batch); mobility: A_ii. Both None until a solver works them out
         (`regularized`)
+    articulated: the bodies, where tree joints hold some of them; else None. H and Y are then those
+        of the nodes that act on bodies, the first ones
     """
 
     H: tuple[Array, ...]
@@ -137,6 +147,7 @@ class RowProblem:
     structure: RowStructure = static()
     regularization: Array | None = None
     mobility: Array | None = None
+    articulated: ArticulatedBodies | None = None
 
     @property
     def follows(self) -> bool:
@@ -194,40 +205,30 @@ def at_rest(problem: RowProblem) -> Impulses:
 
 def body_velocities(problem: RowProblem, impulse: Array) -> Array:
     """M⁻¹ Hᵀ Λ: change of each body's twist in body axes, shape (6, bodies, *batch)."""
-    return _all_velocities(problem, impulse)[:, : problem.structure.bodies]
+    return _all_velocities(problem, impulse)[0][:, : problem.structure.bodies]
 
 
 def row_speeds(problem: RowProblem, velocity: Array) -> Array:
     """Hᵀ v of bodies that move at twists (6, bodies + 1, *batch), shape (rows, nodes, *batch)."""
-    total = None
-    for H, (nodes, bodies) in zip(problem.H, problem.structure.sides, strict=True):
-        part = multiply_transposed(H, velocity[:, np.array(bodies)])
-        if total is None:
-            total = part
-        elif len(nodes) == total.shape[1]:
-            total = total + part
-        else:
-            total = add_at(total, np.array(nodes), part, 1)
-    return total
+    return speeds_on(problem.H, problem.structure.sides, velocity)
 
 
-def _all_velocities(problem: RowProblem, impulse: Array) -> Array:
-    gpu, total = on_gpu(), None
-    sides = zip(problem.H if gpu else problem.Y, problem.structure.sides, strict=True)
-    for unit, (nodes, bodies) in sides:
-        of_side = impulse if len(nodes) == impulse.shape[1] else impulse[:, np.array(nodes)]
-        part = multiply(unit, of_side)
-        if total is None:
-            shape = (6, problem.structure.bodies + 1, *part.shape[2:])
-            total = jnp.zeros(shape, part.dtype)
-        # The world does not move.
-        moving = np.flatnonzero(np.array(bodies) < problem.structure.bodies)
-        if len(moving):
-            total = add_at(total, np.array(bodies)[moving], take(part, moving, 1), 1)
+def _all_velocities(problem: RowProblem, impulse: Array) -> tuple[Array, Array | None]:
+    """Changes of the twists of the bodies and the world, (6, bodies + 1, *batch), and of the speeds
+    of rows along coordinates of tree joints, None without such joints.
+    """
+    if not problem.structure.nodes:
+        shape = 6, problem.structure.bodies + 1, *impulse.shape[2:]
+        return jnp.zeros(shape, impulse.dtype), impulse
+    if problem.articulated is not None:
+        return velocities(problem.articulated, impulse)
+    gpu, structure = on_gpu(), problem.structure
+    units = problem.H if gpu else problem.Y
+    total = total_wrench(units, structure.sides, structure.bodies, impulse)
     if not gpu:
-        return total
+        return total, None
     total = for_all_readers(total)
-    return over_mass(problem.inverse_mass, problem.inverse_inertia, total)
+    return over_mass(problem.inverse_mass, problem.inverse_inertia, total), None
 
 
 def speeds(problem: RowProblem, impulse: Array) -> Array:
@@ -237,13 +238,24 @@ def speeds(problem: RowProblem, impulse: Array) -> Array:
 
 def delassus(problem: RowProblem, impulse: Array) -> Array:
     """A Λ, through the bodies."""
-    return row_speeds(problem, _all_velocities(problem, impulse))
+    velocity, along = _all_velocities(problem, impulse)
+    acting = row_speeds(problem, velocity) if problem.H else None
+    parts = [x for x in (acting, along) if x is not None]
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
 
 
 def mobility(problem: RowProblem) -> Array:
     """Diagonal of A, 0 for rows that nothing moves, (rows, nodes, *batch)."""
     if problem.mobility is not None:
         return problem.mobility
+    if problem.articulated is not None:
+        structure = problem.structure
+        return articulated_mobility(problem.articulated, structure.rows, structure.nodes)
+    return _of_free_bodies(problem)
+
+
+def _of_free_bodies(problem: RowProblem) -> Array:
+    """Diagonal of Σ_b H_bᵀ M_b⁻¹ H_b, of the nodes that act on bodies."""
     H, Y = problem.H, problem.Y
     A = dot(H[0], Y[0]) + dot(H[1], Y[1])
     for (nodes, _), h, y in zip(problem.structure.sides[2:], H[2:], Y[2:], strict=True):
@@ -307,7 +319,9 @@ def scale(problem: RowProblem) -> Array:
 
 
 def matrix(problem: RowProblem) -> AnyMatrix:
-    """A, in blocks on the joint graph but for the kernels of a GPU."""
+    """A, in blocks on the joint graph but for the kernels of a GPU and for articulated bodies."""
+    if problem.articulated is not None:
+        return problem.articulated
     if on_gpu() and not problem.follows:
         return Unassembled(problem.H, problem.inverse_mass, problem.inverse_inertia)
     return assemble(problem.structure.plan, problem.H, problem.Y)
@@ -326,7 +340,7 @@ def regularized(problem: RowProblem) -> RowProblem:
     rounding = ROUNDINGS * float(jnp.finfo(A.dtype).eps)
     share = rounding if problem.structure.independent else REGULARIZATION[precision]
     # Only what a row lacks of it: the compliance of soft rows stays exact, and its derivative.
-    lacking = jnp.maximum(share * A - stop_gradient(problem.compliance), 0.0)
+    lacking = jnp.maximum(share * _uncancelled(problem) - stop_gradient(problem.compliance), 0.0)
     problem = resting(problem)
     if precision == 8 or problem.follows:
         return replace(problem, compliance=materialize(problem.compliance + lacking))
@@ -334,6 +348,19 @@ def regularized(problem: RowProblem) -> RowProblem:
     added = stop_gradient(lacking * hard)
     compliance, added = materialize((problem.compliance, added))
     return replace(problem, compliance=compliance, regularization=added)
+
+
+def _uncancelled(problem: RowProblem) -> Array:
+    """The size of the numbers whose sum A_ii is, (rows, nodes, *batch): A_ii itself, but where tree
+    joints hold the bodies of a loop, and rows that depend on each other move nothing. A row along
+    a coordinate depends on no other.
+    """
+    A = mobility(problem)
+    if problem.articulated is None:
+        return A
+    free = _of_free_bodies(problem) if problem.H else A[:, :0]
+    free = jnp.broadcast_to(free, (*free.shape[:2], *A.shape[2:]))
+    return jnp.concatenate([free, jnp.zeros_like(A[:, free.shape[1] :])], axis=1)
 
 
 def split(problem: RowProblem) -> tuple[RowProblem, list[Array]]:
@@ -376,9 +403,9 @@ def residual(
     impulse, bounded = at
     structure = problem.structure
     A = diagonal(problem)
-    size = (jnp.abs(problem.rate) + A * jnp.abs(impulse)).max(axis=(0, 1))
+    size = (jnp.abs(problem.rate) + A * jnp.abs(impulse)).max(axis=(0, 1), initial=0.0)
     violation = jnp.abs(speed + problem.compliance * impulse) * trailing(structure.hard, speed)
-    worst = violation.max(axis=(0, 1))
+    worst = violation.max(axis=(0, 1), initial=0.0)
     if not structure.row:
         return worst, size
     s = scale(problem)

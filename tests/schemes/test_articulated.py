@@ -15,6 +15,7 @@ import pytest
 from jaxjoints import (
     Ball,
     Constraint,
+    CoulombFriction,
     Cylindrical,
     Fixed,
     Gimbal,
@@ -22,6 +23,7 @@ from jaxjoints import (
     Hinge,
     Limits,
     Newton,
+    ProjectedGaussSeidel,
     SemiImplicitEuler,
     Slider,
     SystemBuilder,
@@ -191,9 +193,20 @@ def test_joints_whose_coordinates_are_singular_somewhere_stay_rows():
     assert placed == {"cart", "hinge"}
 
 
+def test_a_joint_whose_friction_follows_another_of_its_forces_stays_rows():
+    world = SystemBuilder()
+    world.body("foot", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    laws = [Limits(lower=0.0, coordinate=1), CoulombFriction(0.5, normal=1)]
+    world.joint("ground", Planar(), child="foot", laws=laws)
+    system, _ = world.build()
+    assert not articulation(system).branches
+
+
 def test_options_of_rows_are_refused_beside_coordinates():
     with pytest.raises(ValueError, match="gyroscopic 'implicit' belongs to joints='rows'"):
         SemiImplicitEuler(joints="coordinates", gyroscopic="implicit")
+    with pytest.raises(ValueError, match="ProjectedGaussSeidel.*joints='rows', or Newton"):
+        SemiImplicitEuler(ProjectedGaussSeidel(), joints="coordinates")
     with pytest.raises(ValueError, match="curvature True belongs to joints='rows'"):
         SemiImplicitEuler(joints="coordinates", curvature=True)
 

@@ -1,0 +1,240 @@
+"""From kinematics to articulated bodies: what tree joints hold, and how it moves without rows."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.compiler import materialize, stored
+from ..algebra.dense import product, product_transposed
+from ..algebra.places import take
+from ..algebra.pytree import struct
+from ..algebra.rotation import cross, quat_rotate, quat_to_matrix
+from ..algebra.spatial import Pose
+from ..model.groups import JointGroup
+from ..model.kinematics import (
+    JointKinematics,
+    Kinematics,
+    Mechanism,
+    motion_of_placed,
+    poses_with_world,
+    surface,
+    wrench_on_placed,
+)
+from ..model.state import State
+from ..solve.tree import (
+    OnTree,
+    Tree,
+    TreeFactor,
+    TreePlan,
+    eliminated,
+    following,
+    momentum,
+    of_tree,
+    on_joints,
+    response,
+    with_tree,
+)
+from .group_rows import Interval, closing_speeds, joint_laws, of_members
+from .layout import Layout
+from .targets import Step
+
+
+@struct
+class HeldBodies:
+    """Bodies that tree joints hold, and what moves them beside rows.
+
+    push: impulse of the linear laws along each coordinate at no speed, (coordinates, joints,
+        *batch)
+    known: of the twist of each body relative to its base, world axes, (6, joints, *batch): that
+        with which errors of its joint close, and all of the motion of a base whose motion is given
+    """
+
+    tree: Tree
+    factor: TreeFactor
+    push: Array
+    known: Array
+
+
+def held_bodies(
+    mechanism: Mechanism,
+    plan: Layout,
+    kinematics: Kinematics,
+    state: State,
+    interval: Interval,
+    target: Step,
+    free: Array,
+) -> HeldBodies:
+    """The bodies of a layout with a tree; the target says what laws ask for.
+
+    free: twists of bodies of given motion, among those of all, (6, bodies + 1, *batch) in body axes
+    """
+    at, poses = plan.tree.plan, poses_with_world(state)
+    order, bases = np.array(at.order, int), np.array(sum(at.bases, ()), int)
+    turn = materialize(quat_to_matrix(take(poses.q, order, 1)))
+    inertia = stored(_turned_tensor)(turn, take(mechanism.system.inertia, order, 2))
+    joints = _joints(mechanism, plan, kinematics, interval, target)
+    placed = slice(len(at.roots), None)
+    turns = turn[:, :, placed]
+    S = stored(_turned_twists)(turns, joints.S)
+    known = stored(_turned_twists)(turns, joints.closing[:, None])[:, 0]
+    ends = take(poses.p, order[placed], 1), take(poses.p, bases, 1)
+    arm = materialize(ends[0] - ends[1])
+    mass, push, stiffness = take(mechanism.system.mass, order, 0), joints.push, joints.stiffness
+    push, stiffness = (
+        jnp.broadcast_to(x, (*x.shape[:2], *arm.shape[2:])) for x in (push, stiffness)
+    )
+    tree = Tree(turn, mass, inertia, arm, S, stiffness, at)
+    given = _given(at, arm, poses, free)
+    known = known if given is None else known + given
+    return HeldBodies(tree, eliminated(tree), push, known)
+
+
+def without_rows(plan: Layout, held: HeldBodies, free: Array) -> tuple[Array, list[Array | None]]:
+    """Twists (6, bodies + 1, *batch) in body axes that tree joints allow, where no rows act, and of
+    each part of the layout the speeds of its rows along coordinates, (rows, n, *batch).
+
+    free: the twists without joints, those of bodies of given motion among them
+    """
+    tree = held.tree
+    twists = of_tree(tree, free)
+    rest = OnTree(jnp.zeros_like(twists[:, : len(tree.plan.roots)]), jnp.zeros_like(held.push))
+    known = following(tree, rest, held.known)
+    at, found = response(tree, held.factor, momentum(tree, twists - known), held.push)
+    return with_tree(tree, free, found + known), _speeds_of_parts(plan, at.coordinates)
+
+
+def _speeds_of_parts(plan: Layout, speeds: Array) -> list[Array | None]:
+    """Of each part the speeds of its rows along coordinates of tree joints."""
+    number = {(g, i): joint for joint, (g, i, _) in enumerate(plan.tree.joints)}
+    flat = speeds.reshape(-1, *speeds.shape[2:])
+    found: list[Array | None] = []
+    for part, rows in zip(plan.parts, plan.groups, strict=True):
+        if not (rows.of_tree and rows.wrenches):
+            found.append(None)
+            continue
+        joints = [number[part.group, i] for i in plan.members(part)]
+        places = [
+            (wrench - rows.first) * speeds.shape[1] + joint
+            for wrench in rows.wrenches
+            for joint in joints
+        ]
+        picked = take(flat, np.array(places), 0)
+        found.append(picked.reshape(len(rows.wrenches), len(joints), *speeds.shape[2:]))
+    return found
+
+
+def joint_impulses_of_tree(
+    mechanism: Mechanism,
+    plan: Layout,
+    kinematics: Kinematics,
+    held: HeldBodies,
+    change: Array,
+    by_rows: Array,
+) -> list[tuple[int, np.ndarray, Array]]:
+    """Impulses of all six rows of the tree joints: group, places in it, and (6, n, *batch).
+
+    change: of the bodies' twists beside that without joints, (6, bodies + 1, *batch) in body axes;
+        by_rows: impulses on the bodies by the rows that act on them
+    """
+    tree = held.tree
+    own = momentum(tree, of_tree(tree, change)) - of_tree(tree, by_rows)
+    on_bodies = with_tree(tree, by_rows, on_joints(tree, own))
+    sides = {(g, i): side for g, i, side in plan.tree.joints}
+    result = []
+    for part, rows in zip(plan.parts, plan.groups, strict=True):
+        if not rows.of_tree:
+            continue
+        group, joint = of_members(mechanism, part, kinematics)
+        members = plan.members(part)
+        side = [sides[part.group, i] for i in members]
+        body = np.where(side, group.parent, group.child)
+        wrench = wrench_on_placed(group, joint, side, on_bodies[:, body])
+        result.append((part.group, np.array(members), surface(group, joint).of_rows(wrench)))
+    return result
+
+
+class _Joints(NamedTuple):
+    """The tree joints in the order of the plan, body axes; fields as in a `Tree` and in
+    `HeldBodies`.
+    """
+
+    S: Array
+    closing: Array
+    stiffness: Array
+    push: Array
+
+
+def _joints(
+    mechanism: Mechanism, plan: Layout, kinematics: Kinematics, interval: Interval, target: Step
+) -> _Joints:
+    most, parts = max(plan.tree.plan.coordinates), []
+    sides = {(g, i): side for g, i, side in plan.tree.joints}
+    found: list[tuple[int, int]] = []
+    for part, rows in zip(plan.parts, plan.groups, strict=True):
+        if not rows.of_tree:
+            continue
+        group, joint = of_members(mechanism, part, kinematics)
+        own = [(part.group, i) for i in plan.members(part)]
+        found += own
+        side, on = [sides[at] for at in own], surface(group, joint)
+        closing = on.off(closing_speeds(group, joint, interval))
+        closing = motion_of_placed(group, joint, side, closing[:, None])[:, 0]
+        S = motion_of_placed(group, joint, side, on.S)
+        linear = _linear(group, joint, interval, target)
+        stiffness, push = (_padded(x, 0, most) for x in linear)
+        parts.append(_Joints(_padded(S, 1, most), closing, stiffness, push))
+    order = np.array([found.index((g, i)) for g, i, _ in plan.tree.joints])
+
+    def joined(*arrays):
+        axis = arrays[0].ndim - mechanism.inverse_mass.ndim
+        tail = jnp.broadcast_shapes(*(x.shape[axis + 1 :] for x in arrays))
+        arrays = [jnp.broadcast_to(x, x.shape[: axis + 1] + tail) for x in arrays]
+        whole = arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays, axis=axis)
+        return take(whole, order, axis)
+
+    return _Joints(*map(joined, *parts))
+
+
+def _padded(x: Array, axis: int, count: int) -> Array:
+    missing = count - x.shape[axis]
+    return jnp.pad(x, [(0, missing if i == axis else 0) for i in range(x.ndim)]) if missing else x
+
+
+def _linear(
+    group: JointGroup, joint: JointKinematics, interval: Interval, target: Step
+) -> tuple[Array, Array]:
+    """K and p of the linear laws of each coordinate, (k, n, *batch)."""
+    zero = jnp.zeros_like(joint.rows.q)
+    K, p = list(zero), list(zero)
+    for law, force in joint_laws(group, joint, interval):
+        linear = target.linear(law, force)
+        if linear is not None:
+            K[law.coordinate] = K[law.coordinate] + linear.augmented_stiffness
+            p[law.coordinate] = p[law.coordinate] + linear.impulse
+    return (jnp.stack(K), jnp.stack(p)) if K else (zero, zero)
+
+
+def _given(plan: TreePlan, arm: Array, poses: Pose, free: Array) -> Array | None:
+    """What bodies have of the motion of their bases where this is given, world axes, (6, joints,
+    *batch); None where no base is such a body.
+    """
+    bases = np.array(sum(plan.bases, ()), int)
+    given = ~np.isin(bases, [*plan.order, plan.bodies])
+    if not given.any():
+        return None
+    turn, twist = take(poses.q, bases, 1), take(free, bases, 1)
+    linear, angular = (quat_rotate(turn, twist[i : i + 3]) for i in (0, 3))
+    carried = jnp.concatenate([linear + cross(angular, arm), angular])
+    return jnp.where(given.reshape(-1, *(1,) * (arm.ndim - 2)), carried, 0.0)
+
+
+def _turned_twists(turn: Array, V: Array) -> Array:
+    """Twists V (6, count, joints, *batch), or wrenches, turned."""
+    return jnp.concatenate([product(turn, V[:3]), product(turn, V[3:])])
+
+
+def _turned_tensor(turn: Array, tensor: Array) -> Array:
+    """R I Rᵀ."""
+    return product_transposed(product(turn, tensor), turn)

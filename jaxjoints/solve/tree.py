@@ -1,0 +1,563 @@
+"""Articulated bodies: what impulses do to bodies that tree joints hold.
+
+Bodies move at twists v, world axes at their centres of mass. A joint of the tree lets its body
+follow its base but for the speeds ν of its coordinates, v = X v_base + S ν, where X carries a twist
+from one centre of mass to the other. Impulses p on bodies and e along coordinates then give the v
+and ν with
+
+    Jᵀ (M v - p) + K ν = e,    v = J ν,
+
+K the augmented stiffness of the coordinates' linear laws. The elimination goes from the leaves to
+the roots (Featherstone, Rigid Body Dynamics Algorithms, section 7.3): with the inertia I and the
+impulse p of a body and of all that it carries, U = I S and d = Sᵀ U + K, coordinate by coordinate,
+
+    ν = (Sᵀ p + e - Uᵀ X v_base) / d,    I_a = I - U Uᵀ / d,    p_a = p - U (Sᵀ p + e) / d
+
+go to the base as Xᵀ I_a X and Xᵀ p_a. A law along the coordinate that asks for β λ + γ ν = r, of
+which it exerts λ, is part of it: 1/d becomes κ = β / (β d + γ), from 1/d where it is free (γ = 0)
+to 0 where it is held (β = 0).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ..algebra.compiler import materialize, stored
+from ..algebra.dense import (
+    cholesky_inverse,
+    multiply,
+    multiply_transposed,
+    transposed_product,
+)
+from ..algebra.places import add_at, take
+from ..algebra.pytree import static, struct
+from ..algebra.rotation import cross, dot
+
+
+@dataclass(frozen=True)
+class TreePlan:
+    """The bodies of a forest, level by level.
+
+    bodies: how many there are, and the place of the world in arrays of bodies
+    roots: bodies that no joint of the tree places and that carry others
+    lone: those that carry none
+    levels: for each distance from the root, the bodies that joints place there, and the place of
+        the base of each among the bodies of the level before, or of the roots; -1 for a base of
+        given motion
+    bases: the body, or the world, that is the base of each body of a level
+    coordinates: the largest number that a joint of a level has
+    """
+
+    bodies: int
+    roots: tuple[int, ...]
+    lone: tuple[int, ...]
+    levels: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    bases: tuple[tuple[int, ...], ...]
+    coordinates: tuple[int, ...]
+
+    @classmethod
+    def of(cls, bodies: Sequence[bool], branches: Sequence[tuple[int, int, int]]) -> "TreePlan":
+        """Of bodies that move or whose motion is given, and of branches (body, base, coordinates),
+        each after that of its base; a base that is no body is the world.
+        """
+        world = len(bodies)
+        level, place = {}, {}
+        levels: list[list[tuple[int, int, int]]] = []
+        for body, base, count in branches:
+            base = base if 0 <= base < world else world
+            level[body] = level.get(base, -1) + 1
+            if level[body] == len(levels):
+                levels.append([])
+            place[body] = len(levels[level[body]])
+            levels[level[body]].append((body, base, count))
+        carrying = {base for at in levels for _, base, _ in at}
+        free = [b for b, moves in enumerate(bodies) if moves and b not in level]
+        roots = [b for b in free if b in carrying]
+        place |= {b: i for i, b in enumerate(roots)}
+        return cls(
+            bodies=world,
+            roots=tuple(roots),
+            lone=tuple(b for b in free if b not in carrying),
+            levels=tuple(
+                (tuple(body for body, _, _ in at), tuple(place.get(base, -1) for _, base, _ in at))
+                for at in levels
+            ),
+            bases=tuple(tuple(base for _, base, _ in at) for at in levels),
+            coordinates=tuple(max(count for _, _, count in at) for at in levels),
+        )
+
+    @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Of each level the first and the end of its joints among those of all levels."""
+        ends = np.cumsum([0, *(len(bodies) for bodies, _ in self.levels)])
+        return tuple((int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False))
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The bodies as the levels have them: the roots first, then level by level."""
+        return self.roots + tuple(body for bodies, _ in self.levels for body in bodies)
+
+
+@struct
+class Tree:
+    """Where articulated bodies are and what they weigh, world axes.
+
+    Bodies stand in the order `plan.order`, joints like the bodies that they place.
+
+    turn: from body axes to world axes, (3, 3, bodies, *batch)
+    mass, inertia: (bodies, *batch) and (3, 3, bodies, *batch)
+    arm: from the centre of mass of the base to that of the body, (3, joints, *batch)
+    S: twist of the body for unit speed of each coordinate while the base stands, zeros where a
+        joint has fewer, (6, coordinates, joints, *batch)
+    stiffness: K of each coordinate, (coordinates, joints, *batch)
+    """
+
+    turn: Array
+    mass: Array
+    inertia: Array
+    arm: Array
+    S: Array
+    stiffness: Array
+    plan: TreePlan = static()
+
+    def level(self, at: int) -> "Level":
+        """The joints of a level."""
+        (a, b), k = self.plan.spans[at], self.plan.coordinates[at]
+        return Level(self.arm[:, a:b], self.S[:, :k, a:b], self.stiffness[:k, a:b])
+
+    def bodies(self, at: int) -> slice:
+        """Where the bodies that a level places are among all; of the roots for -1."""
+        roots = len(self.plan.roots)
+        if at < 0:
+            return slice(0, roots)
+        a, b = self.plan.spans[at]
+        return slice(roots + a, roots + b)
+
+
+class Level(NamedTuple):
+    """The joints of a level, fields as in a `Tree`. Of levels with arrays of one shape, as a chain
+    has them, XLA compiles what is `stored` once.
+    """
+
+    arm: Array
+    S: Array
+    stiffness: Array
+
+
+class Laws(NamedTuple):
+    """What laws along coordinates ask for, β λ + γ ν = r, (coordinates, joints, *batch) each."""
+
+    β: Array
+    γ: Array
+
+
+class Joints(NamedTuple):
+    """The joints of a level, eliminated: U, (6, k, joints, *batch), then κ, and d without laws, (k,
+    joints, *batch).
+    """
+
+    U: Array
+    κ: Array
+    d: Array
+
+
+@struct
+class TreeFactor:
+    """The eliminated tree.
+
+    levels: of its joints; laws: along their coordinates, None for none
+    roots: L⁻¹ of the inertia L Lᵀ of each root and of what it carries, (6, 6, roots, *batch)
+    """
+
+    levels: tuple[Joints, ...]
+    laws: Laws | None
+    roots: Array
+
+
+class OnTree(NamedTuple):
+    """Numbers of a tree: of its roots, (6, roots, *batch), and of its coordinates, (coordinates,
+    joints, *batch).
+    """
+
+    roots: Array
+    coordinates: Array
+
+
+def eliminated(tree: Tree, laws: Laws | None = None) -> TreeFactor:
+    """The factor of a tree, with laws along its coordinates or without."""
+    factors = []
+    carried: tuple[Array, ...] = ()
+    for at in reversed(range(len(tree.plan.levels))):
+        law = None if laws is None else Laws(*(_of_level(tree, at, x) for x in laws))
+        joints, *carried = stored(_reduced)(tree.level(at), law, *_laden(tree, at, *carried))
+        factors.append(joints)
+    roots = stored(_root_inverse)(*_laden(tree, -1, *carried))
+    return TreeFactor(tuple(reversed(factors)), laws, roots)
+
+
+def moved(
+    tree: Tree, factor: TreeFactor, impulse: Array, along: Array, wanted: Array | None = None
+) -> tuple[OnTree, Array, Array | None]:
+    """The motion that impulses cause.
+
+    impulse: on the bodies, (6, bodies, *batch); along: e, along the coordinates
+    wanted: r of the laws along them
+
+    Returns: twists of the roots and speeds of the coordinates; twists of the bodies; impulses of
+    the laws, None without laws
+    """
+    rests, carried = [], ()
+    for at in reversed(range(len(tree.plan.levels))):
+        own = _with_carried(tree, at, impulse[:, tree.bodies(at)], *carried)
+        push, law, r = _of_law(tree, factor, at, along, wanted)
+        rest, *carried = stored(_inwards)(own, push, tree.level(at), factor.levels[at], law, r)
+        rests.append(rest)
+    roots = _with_carried(tree, -1, impulse[:, tree.bodies(-1)], *carried)
+    roots = multiply_transposed(factor.roots, multiply(factor.roots, roots))
+    twists, speeds, impulses = [roots], [], []
+    for at, rest in enumerate(reversed(rests)):
+        base = _of_bases(tree.plan, at, twists[-1])
+        _, law, r = _of_law(tree, factor, at, along, wanted)
+        found = stored(_outwards)(base, rest, tree.level(at), factor.levels[at], law, r)
+        for x, each in zip(found, (twists, speeds, impulses), strict=True):
+            each.append(x)
+    λ = None if factor.laws is None else _of_levels(tree, impulses)
+    return OnTree(roots, _of_levels(tree, speeds)), _joined(twists), λ
+
+
+def _of_law(
+    tree: Tree, factor: TreeFactor, at: int, along: Array, wanted: Array | None
+) -> tuple[Array, Laws | None, Array | None]:
+    """e, the laws and r of a level."""
+    laws = factor.laws
+    law = None if laws is None else Laws(*(_of_level(tree, at, x) for x in laws))
+    r = None if law is None or wanted is None else _of_level(tree, at, wanted)
+    return _of_level(tree, at, along), law, r
+
+
+def _of_level(tree: Tree, at: int, x: Array) -> Array:
+    """Numbers of the coordinates of a level."""
+    a, b = tree.plan.spans[at]
+    return x[: tree.plan.coordinates[at], a:b]
+
+
+def _of_levels(tree: Tree, parts: Sequence[Array]) -> Array:
+    """Numbers of the coordinates of each level as those of all, (coordinates, joints, *batch)."""
+    most = tree.stiffness.shape[0]
+
+    def tall(x):
+        missing = most - x.shape[0]
+        return jnp.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1)) if missing else x
+
+    return _joined([tall(x) for x in parts]) if parts else tree.stiffness
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    """Arrays (k, n, *batch) of several levels as one."""
+    batch = jnp.broadcast_shapes(*(x.shape[2:] for x in parts))
+    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:2], *batch)) for x in parts], axis=1)
+
+
+@jax.custom_jvp
+def response(tree: Tree, factor: TreeFactor, impulse: Array, along: Array) -> tuple[OnTree, Array]:
+    """Speeds and twists as those of `moved`, without laws, differentiable to any order.
+
+    factor: of the tree, a constant for differentiation
+    """
+    return moved(tree, factor, impulse, along)[:2]
+
+
+@response.defjvp
+def _response_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """The derivative of the motion at which everything is in balance: one more solve."""
+    tree, factor, impulse, along = primals
+    at, twists = response(*primals)
+
+    def left(tree, impulse, along):
+        return _unbalanced(tree, at, following(tree, at), impulse, along)
+
+    _, change = jax.jvp(left, (tree, impulse, along), (tangents[0], *tangents[2:]))
+
+    # One array: JAX transposes no solve a part of whose right side is constant.
+    def times(y):
+        y = _unpacked(tree, y)
+        return _packed(_unbalanced(tree, y, following(tree, y), None, None))
+
+    def solved(_, b):
+        roots, along = _unpacked(tree, b)
+        rest = jnp.zeros((*roots.shape[:1], along.shape[1], *roots.shape[2:]), roots.dtype)
+        return _packed(moved(tree, factor, jnp.concatenate([roots, rest], axis=1), along)[0])
+
+    slope = lax.custom_linear_solve(times, -_packed(change), solved, symmetric=True)
+    slope = _unpacked(tree, slope)
+    return (at, twists), (slope, jax.jvp(following, (tree, at), (tangents[0], slope))[1])
+
+
+def _packed(x: OnTree) -> Array:
+    """Numbers of a tree as one array, (numbers, *batch)."""
+    return jnp.concatenate([y.reshape(-1, *y.shape[2:]) for y in x])
+
+
+def _unpacked(tree: Tree, x: Array) -> OnTree:
+    """The inverse of `_packed`."""
+    count, shape = 6 * len(tree.plan.roots), tree.stiffness.shape[:2]
+    roots, along = x[:count], x[count:]
+    roots = roots.reshape(6, count // 6, *x.shape[1:])
+    return OnTree(roots, along.reshape(*shape, *x.shape[1:]))
+
+
+def following(tree: Tree, at: OnTree, added: Array | None = None) -> Array:
+    """Twists of all bodies while roots and coordinates move, (6, bodies, *batch).
+
+    added: to the twist of each body relative to its base, (6, joints, *batch)
+    """
+    own = stored(multiply)(tree.S, at.coordinates)
+    own = own if added is None else own + added
+    twists = [at.roots]
+    for i, (a, b) in enumerate(tree.plan.spans):
+        base = _of_bases(tree.plan, i, twists[-1])
+        twists.append(stored(_followed)(base, tree.arm[:, a:b], own[:, a:b]))
+    return _joined(twists)
+
+
+def _unbalanced(
+    tree: Tree, at: OnTree, twists: Array, impulse: Array | None, along: Array | None
+) -> OnTree:
+    """Jᵀ (M v - p) + K ν - e."""
+    own = momentum(tree, twists)
+    own = own if impulse is None else own - impulse
+    own = on_joints(tree, own)
+    roots = len(tree.plan.roots)
+    force = stored(multiply_transposed)(tree.S, own[:, roots:]) + tree.stiffness * at.coordinates
+    return OnTree(own[:, :roots], force if along is None else force - along)
+
+
+def momentum(tree: Tree, twists: Array) -> Array:
+    """Momenta of the bodies, (6, bodies, *batch)."""
+    angular = stored(multiply)(tree.inertia, twists[3:])
+    return jnp.concatenate([tree.mass[None] * twists[:3], angular])
+
+
+def on_joints(tree: Tree, impulse: Array) -> Array:
+    """Impulses on each body and on all that it carries, about its centre of mass, (6, bodies,
+    *batch); impulse: on each body alone.
+
+    For the change of momentum less all other impulses, they are what the joints carry.
+    """
+    parts, carried = [], ()
+    for at in reversed(range(len(tree.plan.levels))):
+        parts.append(_with_carried(tree, at, impulse[:, tree.bodies(at)], *carried))
+        carried = (stored(_carried)(tree.level(at).arm, parts[-1]),)
+    parts.append(_with_carried(tree, -1, impulse[:, tree.bodies(-1)], *carried))
+    return _joined(parts[::-1])
+
+
+def of_tree(tree: Tree, x: Array) -> Array:
+    """Twists or impulses of the bodies of the tree, world axes, (6, bodies, *batch).
+
+    x: of all bodies and the world in their axes, (6, bodies + 1, *batch)
+    """
+    own = take(x, np.array(tree.plan.order, int), 1)
+    return jnp.concatenate([stored(multiply)(tree.turn, own[i : i + 3]) for i in (0, 3)])
+
+
+def with_tree(tree: Tree, x: Array, world: Array) -> Array:
+    """Twists or impulses of all bodies in their axes, those of the tree replaced.
+
+    world: as of `of_tree`
+    """
+    own = [stored(multiply_transposed)(tree.turn, world[i : i + 3]) for i in (0, 3)]
+    at = np.arange(x.shape[1])
+    at[list(tree.plan.order)] = len(at) + np.arange(len(tree.plan.order))
+    return take(_joined([x, jnp.concatenate(own)]), at, 1)
+
+
+def mobilities(tree: Tree, factor: TreeFactor) -> Array:
+    """Speed of each coordinate for unit impulse along it, (coordinates, joints, *batch)."""
+    base = stored(transposed_product)(factor.roots, factor.roots)
+    found = []
+    for at, joints in enumerate(factor.levels):
+        base = _of_bases(tree.plan, at, base, axis=2)
+        mobility, base = stored(_mobility)(base, tree.level(at), joints)
+        found.append(mobility)
+    return _of_levels(tree, found)
+
+
+def _mobility(base: Array, level: Level, joints: Joints) -> tuple[Array, Array]:
+    """Mobilities of coordinates of a level and of its bodies, (6, 6, joints, *batch), from those of
+    their bases.
+    """
+    arm = level.arm
+    A, B, C = base[:3, :3], base[:3, 3:], base[3:, 3:]
+    # X Λ Xᵀ, which carries the twist of the base over the arm.
+    above = B - _skew_times(arm, C)
+    below = jnp.swapaxes(above, 0, 1)
+    A = A - _skew_times(arm, jnp.swapaxes(B, 0, 1)) + _times_skew(above, arm)
+    Λ = jnp.concatenate([jnp.concatenate(row, axis=1) for row in ((A, above), (below, C))])
+    count = joints.κ.shape[0]
+    found: list[Array] = [joints.κ] * count
+    for c in reversed(range(count)):
+        U, κ, S = joints.U[:, c], joints.κ[c], level.S[:, c]
+        w = multiply(Λ, U)
+        found[c] = κ + κ * κ * dot(U, w)
+        across = S[:, None] * (κ[None] * w)[None]
+        Λ = Λ - across - jnp.swapaxes(across, 0, 1) + S[:, None] * (found[c][None] * S)[None]
+    return jnp.stack(found) if found else joints.κ, Λ
+
+
+def _onto(plan: TreePlan, at: int, x: Array, carried: Array, axis: int = 1) -> Array:
+    """Values of the roots (`at` 0) or of a level (from 1) with what they carry.
+
+    carried: of the bodies that the level after it places
+    """
+    bases = np.array(plan.levels[at][1])
+    if np.array_equal(bases, np.arange(x.shape[axis])):
+        return x + carried
+    moving = np.flatnonzero(bases >= 0)
+    if not len(moving):
+        return x
+    carried = carried if len(moving) == len(bases) else take(carried, moving, axis)
+    return add_at(x, bases[moving], carried, axis)
+
+
+def _of_bases(plan: TreePlan, at: int, x: Array, axis: int = 1) -> Array:
+    """Values of the bases of the bodies that a level places, 0 for those of given motion.
+
+    x: of the roots for the first level, else of the level before
+    """
+    bases = np.array(plan.levels[at][1])
+    if np.array_equal(bases, np.arange(x.shape[axis])):
+        return x
+    if (bases < 0).any():
+        shape = list(x.shape)
+        shape[axis] = 1
+        x = jnp.concatenate([x, jnp.zeros(shape, x.dtype)], axis=axis)
+        bases = bases % x.shape[axis]
+    return take(x, bases, axis)
+
+
+def _with_carried(tree: Tree, at: int, x: Array, *carried: Array) -> Array:
+    """Impulses on the bodies of a level, or on the roots, with those of what they carry."""
+    return materialize(_onto(tree.plan, at + 1, x, *carried)) if carried else x
+
+
+def _laden(tree: Tree, at: int, *carried: Array) -> tuple[Array, Array, Array]:
+    """Blocks A, B, C of the inertias of the bodies of a level, or of the roots, and of what they
+    carry: A v + B ω, Bᵀ v + C ω.
+    """
+    mass, inertia = tree.mass[tree.bodies(at)], tree.inertia[:, :, tree.bodies(at)]
+    unit = jnp.eye(3, dtype=inertia.dtype).reshape(3, 3, *(1,) * (inertia.ndim - 2))
+    zero = jnp.zeros_like(inertia)
+    blocks = mass[None, None] * unit + zero, zero, inertia
+    if carried:
+        pairs = zip(blocks, carried, strict=True)
+        blocks = tuple(_onto(tree.plan, at + 1, x, y, 2) for x, y in pairs)
+    return materialize(blocks)
+
+
+def _reduced(
+    level: Level, law: Laws | None, A: Array, B: Array, C: Array
+) -> tuple[Joints, Array, Array, Array]:
+    """The joints of a level eliminated, and the blocks of I_a carried to the bases."""
+    arm, found = level.arm, []
+    for c in range(level.S.shape[1]):
+        linear, angular = level.S[:3, c], level.S[3:, c]
+        U = multiply(A, linear) + multiply(B, angular)
+        V = multiply_transposed(B, linear) + multiply(C, angular)
+        d = dot(linear, U) + dot(angular, V) + level.stiffness[c]
+        # Protects the division from coordinates that a joint does not have.
+        d = jnp.where(d > 0, d, 1.0)
+        κ = 1 / d if law is None else law.β[c] / (law.β[c] * d + law.γ[c])
+        κU, κV = κ[None] * U, κ[None] * V
+        A = A - U[:, None] * κU[None]
+        B = B - U[:, None] * κV[None]
+        C = C - V[:, None] * κV[None]
+        found.append((jnp.concatenate([U, V]), κ, d))
+    turned = B - _times_skew(A, arm)
+    C = C + _skew_times(arm, turned) - _times_skew(jnp.swapaxes(B, 0, 1), arm)
+    joints = Joints(level.S, level.stiffness, level.stiffness)
+    if found:
+        U, κ, d = zip(*found, strict=True)
+        joints = Joints(jnp.stack(U, axis=1), jnp.stack(κ), jnp.stack(d))
+    return joints, A, turned, C
+
+
+def _root_inverse(A: Array, B: Array, C: Array) -> Array:
+    """L⁻¹ of the inertias of the roots."""
+    upper = jnp.concatenate([A, B], axis=1)
+    lower = jnp.concatenate([jnp.swapaxes(B, 0, 1), C], axis=1)
+    return cholesky_inverse(jnp.concatenate([upper, lower]))
+
+
+def _inwards(
+    own: Array, along: Array, level: Level, joints: Joints, law: Laws | None, wanted: Array | None
+) -> tuple[tuple[Array, Array], Array]:
+    """Of each coordinate Sᵀ p + e, and its speed while its base stands; what the bases get of p."""
+    forces, speeds = [], []
+    for c in range(joints.κ.shape[0]):
+        forces.append(dot(level.S[:, c], own) + along[c])
+        speed = joints.κ[c] * forces[-1]
+        if law is not None and wanted is not None:
+            speed = speed + wanted[c] / (law.β[c] * joints.d[c] + law.γ[c])
+        speeds.append(speed)
+        own = own - joints.U[:, c] * speed[None]
+    rest = tuple(jnp.stack(x) if x else joints.κ for x in (forces, speeds))
+    return rest, _carried(level.arm, own)
+
+
+def _outwards(
+    base: Array,
+    rest: tuple[Array, Array],
+    level: Level,
+    joints: Joints,
+    law: Laws | None,
+    wanted: Array | None,
+) -> tuple[Array, Array, Array]:
+    """Twists of the bodies, speeds of the coordinates, and impulses of the laws along them."""
+    forces, speeds = rest
+    count = joints.κ.shape[0]
+    twist = _along_arm(level.arm, base)
+    found: list[Array] = [joints.κ] * count
+    impulses: list[Array] = [joints.κ] * count
+    for c in reversed(range(count)):
+        pull = dot(joints.U[:, c], twist)
+        found[c] = speeds[c] - joints.κ[c] * pull
+        if law is not None:
+            given = 0.0 if wanted is None else wanted[c] * joints.d[c]
+            share = law.β[c] * joints.d[c] + law.γ[c]
+            impulses[c] = (given - law.γ[c] * (forces[c] - pull)) / share
+        twist = twist + level.S[:, c] * found[c][None]
+    speeds, impulses = (jnp.stack(x) if x else joints.κ for x in (found, impulses))
+    return twist, speeds, impulses
+
+
+def _followed(base: Array, arm: Array, own: Array) -> Array:
+    """Twists of bodies from those of their bases, and their own relative to these."""
+    return _along_arm(arm, base) + own
+
+
+def _along_arm(arm: Array, twist: Array) -> Array:
+    """A twist at the end of an arm, (6, …)."""
+    return jnp.concatenate([twist[:3] + cross(twist[3:], arm), twist[3:]])
+
+
+def _carried(arm: Array, impulse: Array) -> Array:
+    """An impulse at the end of an arm as one at its beginning, (6, …)."""
+    return jnp.concatenate([impulse[:3], impulse[3:] + cross(arm, impulse[:3])])
+
+
+def _skew_times(r: Array, B: Array) -> Array:
+    """[r]ₓ B."""
+    x, y, z = r[0][None], r[1][None], r[2][None]
+    return jnp.stack([y * B[2] - z * B[1], z * B[0] - x * B[2], x * B[1] - y * B[0]])
+
+
+def _times_skew(B: Array, r: Array) -> Array:
+    """B [r]ₓ."""
+    return -jnp.swapaxes(_skew_times(r, jnp.swapaxes(B, 0, 1)), 0, 1)
