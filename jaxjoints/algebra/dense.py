@@ -37,12 +37,16 @@ def transposed_product(A: Array, B: Array) -> Array:
 @once
 def multiply(A: Array, x: Array) -> Array:
     """A x: (r, c, *trailing) and (c, *trailing) to (r, *trailing)."""
+    if not A.shape[1]:
+        return jnp.zeros((A.shape[0], *jnp.broadcast_shapes(A.shape[2:], x.shape[1:])), A.dtype)
     return _sum_of_multiples(jnp.unstack(A, axis=1), jnp.unstack(x))
 
 
 @once
 def multiply_transposed(A: Array, x: Array) -> Array:
     """Aᵀ x: (r, c, *trailing) and (r, *trailing) to (c, *trailing)."""
+    if not A.shape[0]:
+        return jnp.zeros((A.shape[1], *jnp.broadcast_shapes(A.shape[2:], x.shape[1:])), A.dtype)
     return _sum_of_multiples(jnp.unstack(A), jnp.unstack(x))
 
 

@@ -193,6 +193,21 @@ def test_joints_whose_coordinates_are_singular_somewhere_stay_rows():
     assert placed == {"cart", "hinge"}
 
 
+def test_bodies_that_fixed_joints_alone_hold_move_as_one():
+    world = SystemBuilder()
+    solid = {"mass": 1.0, "inertia": (0.1, 0.2, 0.3)}
+    world.body("hub", **solid, velocity=(0.0, 0.0, 0.0, 1.0, 2.0, 3.0))
+    world.body("rim", **solid)
+    world.joint("weld", Fixed(), child="rim", parent="hub", frame_D=(0.3, 0.0, 0.0))
+    system, state = world.build()
+    before = momentum(system, state)
+    state, info = step(system, state, dt=DT, scheme=TREE)
+    assert info.ok and joint_errors(system, state).max() <= ROUNDING
+    change = momentum(system, state)[:3] - before[:3]
+    # To first order in the step: the error of one is of second order.
+    np.testing.assert_allclose(change, [0.0, 0.0, -9.81 * 2 * DT], atol=20 * DT**2)
+
+
 def test_a_joint_whose_friction_follows_another_of_its_forces_stays_rows():
     world = SystemBuilder()
     world.body("foot", mass=1.0, inertia=(0.1, 0.1, 0.1))
