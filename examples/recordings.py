@@ -14,7 +14,10 @@ import jaxjoints as jj
 # The scheme of the recording engine. Some cases integrate rotations exactly, but turn so slowly
 # that it makes no difference.
 ODE = jj.SemiImplicitEuler(
-    gyroscopic="implicit", rotation="linearized", solver=jj.Newton(iterations=3)
+    joints="rows",
+    gyroscopic="implicit",
+    rotation="linearized",
+    solver=jj.Newton(iterations=3),
 )
 # Standard deviations of measured poses [m, rad], for those of the parameters.
 NOISE = (1e-4, 1e-4)

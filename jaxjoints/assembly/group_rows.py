@@ -133,10 +133,12 @@ def joint_laws(
     return _laws(group, coordinate_indices(group), joint.rows.q, qd, interval)
 
 
-def closing_speeds(group: JointGroup, joint: JointKinematics, interval: Interval) -> Array:
-    """Speeds at which ERP closes the errors of a group's joints, (6 - k, n, *batch)."""
+def closing_bias(group: JointGroup, joint: JointKinematics, interval: Interval) -> Array:
+    """Speeds at which ERP closes the errors of a group's joints, with the sign of these, (6 - k, n,
+    *batch).
+    """
     soft = _softness(group, interval.dt)
-    return -soft.erp[: 6 - group.coupling.dof] * joint.rows.error / interval.dt
+    return soft.erp[: 6 - group.coupling.dof] * joint.rows.error / interval.dt
 
 
 def without(group: GroupRows, off: Array | np.ndarray | None) -> GroupRows:

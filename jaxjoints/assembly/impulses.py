@@ -21,13 +21,15 @@ from ..model.kinematics import (
     coordinate_indices,
     coordinate_wrenches,
     gather_coordinates,
+    with_world,
 )
 from ..model.state import State, WarmStart
 from ..model.system import System
 from ..solve.articulated import impulses_on_bodies
 from ..solve.problem import Impulses, RowProblem, RowSolution
 from .layout import GroupLayout, Layout, layout
-from .tree import HeldBodies, joint_impulses_of_tree
+from .problem import Assembly
+from .tree import joint_impulses_of_tree
 
 
 @struct
@@ -90,24 +92,21 @@ def of_all_rows(plan: Layout, solution: RowSolution) -> RowSolution:
 
 
 def with_reactions(
-    mechanism: Mechanism,
-    plan: Layout,
-    kinematics: Kinematics,
-    held: HeldBodies,
-    problem: RowProblem,
-    solution: RowSolution,
-    change: Array,
+    mechanism: Mechanism, kinematics: Kinematics, rows: Assembly, solution: RowSolution
 ) -> tuple[RowProblem, RowSolution]:
-    """A problem and its solution in the layout of all rows, with the impulses of tree joints.
-
-    change: of the bodies' twists beside that without joints, (6, bodies + 1, *batch), body axes
-    """
+    """A problem and its solution in the layout of all rows, with the impulses of tree joints."""
+    plan, problem = rows.plan, rows.problem
+    if rows.held is None:
+        return problem, solution
+    change = with_world(rows.twists(solution.impulse)) - rows.free
+    change = change if rows.bent is None else change + rows.bent
     whole, solved = plan.tree.whole, of_all_rows(plan, solution)
     impulse = solved.impulse
     impulse = jnp.broadcast_to(impulse, (*impulse.shape[:2], *change.shape[2:]))
     by_rows = impulses_on_bodies(problem.articulated, solution.impulse)
     places = _places(whole)
-    for g, members, Λ in joint_impulses_of_tree(mechanism, plan, kinematics, held, change, by_rows):
+    at = mechanism, plan, kinematics, rows.held
+    for g, members, Λ in joint_impulses_of_tree(*at, change, by_rows):
         for row in whole.groups[g].wrenches:
             at = np.array([places[g, i, row] for i in members])
             impulse = impulse.at[at[:, 0], at[:, 1]].set(Λ[row])

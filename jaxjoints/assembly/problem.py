@@ -11,16 +11,19 @@ from jax import Array
 
 from ..algebra.compiler import materialize
 from ..algebra.dense import multiply_transposed
-from ..algebra.pytree import replace, struct
+from ..algebra.places import take
+from ..algebra.pytree import replace, static, struct
 from ..algebra.spatial import over_mass
-from ..model.kinematics import Kinematics, Mechanism
+from ..model.articulation import Articulation
+from ..model.kinematics import Kinematics, Mechanism, body_twists, with_world
+from ..model.state import State
 from ..solve.articulated import articulated_bodies
 from ..solve.forces import Bound, Latch, Linear, RowLaw
-from ..solve.problem import RowProblem, coordinate_rows, diagonal, still
+from ..solve.problem import RowProblem, body_velocities, coordinate_rows, diagonal, still
 from .group_rows import GroupRows, Interval, group_rows, without
-from .layout import Layout, Slot, layout
+from .layout import Layout, Slot, layout, tree_layout
 from .targets import Step
-from .tree import HeldBodies
+from .tree import HeldBodies, held_bodies, without_rows
 
 # The laws of a slot, for each group and each of its coordinate rows; None where there is none.
 SlotLaws = tuple[Slot, list[list[RowLaw | None]]]
@@ -49,6 +52,64 @@ class Aims:
     latches: tuple[Latch, ...]
 
 
+@struct
+class Assembly:
+    """The rows of a mechanism put together, and the bodies on which they act.
+
+    problem: of the rows; plan: their layout
+    free: twists of the bodies before any impulse, (6, bodies + 1, *batch) in body axes; start:
+        those that rows see before their impulses, which tree joints allow
+    held: the bodies, where coordinates hold tree joints; else None
+    bent: what twists have beside those that rows see, None for nothing
+    """
+
+    problem: RowProblem
+    free: Array
+    start: Array
+    plan: Layout = static()
+    held: HeldBodies | None = None
+    bent: Array | None = None
+
+    def twists(self, impulse: Array) -> Array:
+        """Those that rows see after their impulses, (6, bodies, *batch)."""
+        return self.start[:, :-1] + body_velocities(self.problem, impulse)
+
+
+def assembled(
+    mechanism: Mechanism,
+    kinematics: Kinematics,
+    state: State,
+    interval: Interval,
+    target: Step,
+    free: Array | None = None,
+    *,
+    tree: Articulation,
+    bent: Array | None = None,
+) -> Assembly:
+    """The rows of all joints, transmissions and laws but those that hold the joints of a tree.
+
+    free: twists (6, bodies + 1, *batch) in body axes before any impulse, None for bodies at rest
+    tree: of the joints that coordinates hold
+    bent: what the bodies that its branches place have in a step beside the motion of their bases
+        and of their own coordinates, and rows do not see; twists, world axes, (6, branches, *batch)
+    """
+    if not tree.branches:
+        problem = row_problem(mechanism, kinematics, interval, target, free)
+        free = jnp.zeros_like(with_world(body_twists(state))) if free is None else free
+        return Assembly(problem, free, free, layout(mechanism.system))
+    free = jnp.zeros_like(with_world(body_twists(state))) if free is None else free
+    plan = tree_layout(mechanism.system, tree)
+    if bent is not None:
+        placed = plan.tree.plan.order[len(plan.tree.plan.roots) :]
+        bent = take(bent, np.array([tree.bodies.tolist().index(body) for body in placed]), 1)
+    held = held_bodies(mechanism, plan, kinematics, state, interval, target, free, bent)
+    allowed = without_rows(held, free)
+    interval = replace(interval, bent=allowed.bent)
+    at = plan, held, allowed.coordinates
+    problem = row_problem(mechanism, kinematics, interval, target, allowed.twists, *at)
+    return Assembly(problem, free, allowed.twists, plan, held, allowed.bent)
+
+
 def row_problem(
     mechanism: Mechanism,
     kinematics: Kinematics,
@@ -57,7 +118,7 @@ def row_problem(
     velocity: Array | None = None,
     plan: Layout | None = None,
     held: HeldBodies | None = None,
-    along: Sequence[Array | None] = (),
+    coordinates: Array | None = None,
 ) -> RowProblem:
     """The problem of all joints, transmissions and laws.
 
@@ -65,13 +126,13 @@ def row_problem(
         for bodies at rest
     plan, held: layout of the rows, and the bodies, where coordinates hold the tree joints; None
         where rows hold all
-    along: of each part of tree joints the speeds of its rows while bodies move at `velocity`,
-        (rows, n, *batch)
+    coordinates: speeds of those of tree joints while bodies move at `velocity`, (coordinates,
+        joints, *batch)
     """
     plan = layout(mechanism.system) if plan is None else plan
     groups = _groups(mechanism, plan, kinematics, interval, target)
     wrenches = _wrenches(mechanism, plan, groups)
-    aims = _aims(mechanism, plan, groups, target, velocity, along)
+    aims = _aims(mechanism, plan, groups, target, velocity)
     # Stored: otherwise XLA computes the rows again inside everything that reads them.
     wrenches, aims, latches = materialize((wrenches, replace(aims, latches=()), aims.latches))
     fields = vars(wrenches) | {name: x for name, x in vars(aims).items() if name != "latches"}
@@ -80,7 +141,11 @@ def row_problem(
     if held is not None:
         way = {"way": plan.tree.way, "along": plan.tree.along}
         bodies = {"tree": held.tree, "factor": held.factor, "H": wrenches.H}
-        problem = replace(problem, articulated=articulated_bodies(**bodies, **mass, **way))
+        bodies, rate = articulated_bodies(**bodies, **mass, **way), problem.rate
+        acting, along = plan.tree.way.nodes, plan.structure.along
+        moving = rate[:, acting:] + bodies.of_rows(coordinates, rate.shape[0], along)
+        rate = jnp.concatenate([rate[:, :acting], moving], axis=1)
+        problem = replace(problem, articulated=bodies, rate=rate)
     return _latched(problem, latches, target)
 
 
@@ -198,7 +263,6 @@ def _aims(
     groups: Sequence[GroupRows | None],
     target: Step,
     velocity: Array | None,
-    along: Sequence[Array | None] = (),
 ) -> Aims:
     """What all rows aim at, nodes in the order of elimination."""
     bounds = _filled(plan.slots, groups, target.bound)
@@ -209,9 +273,7 @@ def _aims(
         # The wrenches on parents have all batch axes, whatever the rows' numbers have.
         tail = group.H[1].shape[2:]
         rate, compliance = (_above_coordinate_rows(group, x, tail) for x in (bias, compliance))
-        if velocity is not None and group.layout.of_tree:
-            rate = along[g] + rate
-        elif velocity is not None:
+        if velocity is not None and not group.layout.of_tree:
             # Stored: a sum with what is put together on the spot is not vectorized.
             rate = _speeds(group, velocity) + materialize(rate)
         zero = jnp.zeros(rate.shape[1:], rate.dtype)

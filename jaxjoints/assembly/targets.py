@@ -28,6 +28,13 @@ class Step:
         """Bias and compliance of the hard rows, (hard rows, n, *batch) each."""
         return rows.hard.drift + rows.hard.bias, rows.hard.compliance
 
+    def closing(self, bias: Array, error: Array) -> Array:
+        """Speeds G v of joints that coordinates hold, (6 - k, n, *batch).
+
+        bias: speeds at which their ERP closes the errors, with the sign of these
+        """
+        return -bias
+
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
         """True for hard rows that are switched off, whatever `hard` says of them: they exert no
         force. A shape that broadcasts to (hard rows, n, *batch); None where all are on.
@@ -89,6 +96,10 @@ class SurfaceVelocity(Step):
         """See `Step.hard`."""
         return rows.hard.drift, jnp.zeros_like(rows.hard.compliance)
 
+    def closing(self, bias: Array, error: Array) -> Array:
+        """See `Step.closing`."""
+        return jnp.zeros_like(error)
+
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
         """See `Step.off`."""
         return None if self.holds_soft else rows.hard.compliance > 0
@@ -149,6 +160,10 @@ class Instant(Step):
         bias = jnp.where(springs, hard.bias, 0.0)
         return hard.drift + bias, jnp.where(springs, hard.compliance, 0.0)
 
+    def closing(self, bias: Array, error: Array) -> Array:
+        """See `Step.closing`."""
+        return jnp.zeros_like(error)
+
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
         """See `Step.bound`: a stop that is not touched keeps the speed that would close its gap."""
         bound = super().bound(law, force)
@@ -180,6 +195,10 @@ class Projection(Step):
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
         """See `Step.hard`."""
         return rows.hard.error, jnp.zeros_like(rows.hard.compliance)
+
+    def closing(self, bias: Array, error: Array) -> Array:
+        """See `Step.closing`."""
+        return -error
 
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
         """See `Step.off`: what is soft stays where it is."""

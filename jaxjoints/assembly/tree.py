@@ -36,7 +36,7 @@ from ..solve.tree import (
     response,
     with_tree,
 )
-from .group_rows import Interval, closing_speeds, joint_laws, of_members
+from .group_rows import Interval, closing_bias, joint_laws, of_members
 from .layout import Layout
 from .targets import Step
 
@@ -49,12 +49,14 @@ class HeldBodies:
         *batch)
     known: of the twist of each body relative to its base, world axes, (6, joints, *batch): that
         with which errors of its joint close, and all of the motion of a base whose motion is given
+    bent: the same of the part that rows do not see, None for none
     """
 
     tree: Tree
     factor: TreeFactor
     push: Array
     known: Array
+    bent: Array | None = None
 
 
 def held_bodies(
@@ -65,10 +67,12 @@ def held_bodies(
     interval: Interval,
     target: Step,
     free: Array,
+    bent: Array | None = None,
 ) -> HeldBodies:
-    """The bodies of a layout with a tree; the target says what laws ask for.
+    """The bodies of a layout with a tree; the target says what laws ask for, and how errors close.
 
     free: twists of bodies of given motion, among those of all, (6, bodies + 1, *batch) in body axes
+    bent: as in `HeldBodies`
     """
     at, poses = plan.tree.plan, poses_with_world(state)
     order, bases = np.array(at.order, int), np.array(sum(at.bases, ()), int)
@@ -88,41 +92,37 @@ def held_bodies(
     tree = Tree(turn, mass, inertia, arm, S, stiffness, at)
     given = _given(at, arm, poses, free)
     known = known if given is None else known + given
-    return HeldBodies(tree, eliminated(tree), push, known)
+    return HeldBodies(tree, eliminated(tree), push, known, bent)
 
 
-def without_rows(plan: Layout, held: HeldBodies, free: Array) -> tuple[Array, list[Array | None]]:
-    """Twists (6, bodies + 1, *batch) in body axes that tree joints allow, where no rows act, and of
-    each part of the layout the speeds of its rows along coordinates, (rows, n, *batch).
+class Allowed(NamedTuple):
+    """How bodies move where tree joints hold them and no rows act.
 
-    free: the twists without joints, those of bodies of given motion among them
+    twists: of the bodies, those that rows see, (6, bodies + 1, *batch) in body axes; bent: what
+        they have beside, None for nothing
+    coordinates: speeds of those of the tree, (coordinates, joints, *batch)
+    """
+
+    twists: Array
+    bent: Array | None
+    coordinates: Array
+
+
+def without_rows(held: HeldBodies, free: Array) -> Allowed:
+    """The motion that differs least from a free one.
+
+    free: the twists without joints, those of bodies of given motion among them, (6, bodies + 1,
+        *batch) in body axes
     """
     tree = held.tree
     twists = of_tree(tree, free)
     rest = OnTree(jnp.zeros_like(twists[:, : len(tree.plan.roots)]), jnp.zeros_like(held.push))
     known = following(tree, rest, held.known)
-    at, found = response(tree, held.factor, momentum(tree, twists - known), held.push)
-    return with_tree(tree, free, found + known), _speeds_of_parts(plan, at.coordinates)
-
-
-def _speeds_of_parts(plan: Layout, speeds: Array) -> list[Array | None]:
-    """Of each part the speeds of its rows along coordinates of tree joints."""
-    number = {(g, i): joint for joint, (g, i, _) in enumerate(plan.tree.joints)}
-    flat = speeds.reshape(-1, *speeds.shape[2:])
-    found: list[Array | None] = []
-    for part, rows in zip(plan.parts, plan.groups, strict=True):
-        if not (rows.of_tree and rows.wrenches):
-            found.append(None)
-            continue
-        joints = [number[part.group, i] for i in plan.members(part)]
-        places = [
-            (wrench - rows.first) * speeds.shape[1] + joint
-            for wrench in rows.wrenches
-            for joint in joints
-        ]
-        picked = take(flat, np.array(places), 0)
-        found.append(picked.reshape(len(rows.wrenches), len(joints), *speeds.shape[2:]))
-    return found
+    bent = None if held.bent is None else following(tree, rest, held.bent)
+    lacking = twists - known if bent is None else twists - (known + bent)
+    at, found = response(tree, held.factor, momentum(tree, lacking), held.push)
+    bent = None if bent is None else with_tree(tree, jnp.zeros_like(free), bent)
+    return Allowed(with_tree(tree, free, found + known), bent, at.coordinates)
 
 
 def joint_impulses_of_tree(
@@ -179,7 +179,8 @@ def _joints(
         own = [(part.group, i) for i in plan.members(part)]
         found += own
         side, on = [sides[at] for at in own], surface(group, joint)
-        closing = on.off(closing_speeds(group, joint, interval))
+        bias = closing_bias(group, joint, interval)
+        closing = on.off(target.closing(bias, joint.rows.error))
         closing = motion_of_placed(group, joint, side, closing[:, None])[:, 0]
         S = motion_of_placed(group, joint, side, on.S)
         linear = _linear(group, joint, interval, target)

@@ -86,7 +86,9 @@ class Coupling(ABC):
         on the surface while its origin goes straight on and C turns at a constant angular velocity
         of this span: a hinge, a slider, a screw, a ball, a plane, with axes through C's origin
     regular: True where `pose` is smooth and S has full rank at all coordinates, so that these may
-        hold the joint (see `SemiImplicitEuler`)
+        hold the joint (see `SemiImplicitEuler`). Of a lower pair and of a regular coupling the rows
+        of G have unit length and right angles, to each other and to those of N; but for a `Chart`
+        with another `complement` or `length`
     places_bodies: True where the builder may place bodies at the start by the coordinates; False
         for contacts, whose coordinates do not determine a pose
     """
@@ -262,6 +264,13 @@ class Chart(Coupling):
         if overrides(self, Chart.complement):
             return self.rows_at(q)[6 - self.dof :], S
         return transpose(metric(S, self.length)), S
+
+
+def has_orthonormal_rows(coupling: Coupling) -> bool:
+    """Whether G of a lower pair or of a regular coupling is as `Coupling.regular` says."""
+    if not isinstance(coupling, Chart):
+        return True
+    return coupling.length == 1.0 and not overrides(coupling, Chart.complement)
 
 
 @struct

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..algebra.compiler import quickly
 from ..algebra.spatial import Pose, retract
-from .coupling import Chart, Coupling, Residual
+from .coupling import Chart, Coupling, Residual, has_orthonormal_rows
 
 TRACING = (
     jax.errors.ConcretizationTypeError,
@@ -80,6 +80,26 @@ def lower_pair_problem(coupling: Coupling) -> str | None:
     return (
         f"lower_pair is True, but C leaves the surface by {left:.2g} m or rad when its origin goes "
         "straight on while it turns at a constant angular velocity; leave lower_pair out"
+    )
+
+
+def orthonormal_problem(coupling: Coupling) -> str | None:
+    """Whether rows of a coupling that states `lower_pair` or `regular` are not at right angles."""
+    kind = "lower_pair" if coupling.lower_pair else "regular"
+    if not getattr(coupling, kind) or not has_orthonormal_rows(coupling):
+        return None
+    leaves = jax.tree.leaves(coupling)
+    dtype = leaves[0].dtype if leaves else jnp.zeros(()).dtype
+    q = 0.2 * jnp.arange(1, coupling.dof + 1, dtype=dtype)
+    W = coupling.wrenches(coupling.pose(q), q)
+    G = W[: 6 - coupling.dof]
+    product = jnp.matmul(G, W.T, precision="highest")
+    wrong = float(jnp.max(jnp.abs(product - jnp.eye(*G.shape, dtype=dtype)), initial=0.0))
+    if wrong <= float(jnp.finfo(dtype).eps) ** 0.5:
+        return None
+    return (
+        f"{kind} is True, but its bilateral rows miss unit length or right angles, to each other "
+        f"or to the rows of the coordinates, by {wrong:.2g}; make them so, or set {kind} = False"
     )
 
 

@@ -59,7 +59,7 @@ from .kinematics import (
     with_world,
 )
 from .state import State
-from .system import WORLD_INDEX, System
+from .system import System
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,6 @@ class Articulation:
             roots.append(roots[before] if before < len(self.branches) else branch.base)
         return np.array(roots, int)
 
-    def origins(self, bodies: int) -> np.ndarray:
-        """For each of the bodies and the world the body whose centre of mass is the fixed point of
-        its path: the one that the path begins at, or the first one after the world.
-        """
-        origin = np.arange(bodies + 1)
-        for body, base in zip(self.bodies, self.bases, strict=True):
-            origin[body] = body if base == WORLD_INDEX else origin[base]
-        return origin
-
 
 # Where all joints are held by rows.
 NO_TREE = Articulation((), complete=False)
@@ -125,34 +116,36 @@ def articulation(system: System) -> Articulation:
     return _articulation(jax.tree.structure(system))
 
 
-def bias(mechanism: Mechanism, tree: Articulation, kinematics: Kinematics, state: State) -> Array:
-    """Accelerations of the bodies while no ν changes, beside those of a body that nothing holds:
-    of the centres of mass and angular ones, in body axes, (6, bodies + 1, *batch).
+def velocity_products(
+    mechanism: Mechanism, tree: Articulation, kinematics: Kinematics, state: State
+) -> Array:
+    """How bodies accelerate while no ν changes: of the centre of mass of each body that a branch
+    places, beside what its base passes on, and angular, world axes, (6, branches, *batch).
 
-    They are 0 for bodies that no tree joint places.
+    Both bodies accelerate in relation to what they would do if nothing held them. With u the speed
+    of the centre of mass relative to the base, at r from that of the base, it is
+
+        (ω + ω_base) × u + ω_base × (ω_base × r),    ω_base × ω,    and Ṡ ν.
     """
     q = quaternion_components(state)
-    v, omega, x = (with_world(x) for x in (state.velocity, state.omega, state.position))
-    origin = take(x, tree.origins(x.shape[1] - 1), 1)
-    torque_free = with_world(quat_rotate(q, _torque_free(mechanism, state)))
-    V = jnp.concatenate([v + cross(x - origin, omega), omega])
-    own = jnp.concatenate([-cross(omega, v), torque_free])
-    added = _motion_cross(_at(tree.bases, V), _at(tree.bodies, V))
+    torque_free = quat_rotate(q, _torque_free(mechanism, state))
+    moving = jnp.concatenate([state.position, state.velocity, state.omega, torque_free])
+    base, body = (_at(bodies, with_world(moving)) for bodies in (tree.bases, tree.bodies))
+    arm, across = (body - base)[:3], (body - base)[3:6]
+    ω_base, ω = base[6:9], body[6:9]
+    carried = cross(ω_base, arm)
+    linear = cross(ω + ω_base, across - carried) + cross(ω_base, carried) + cross(base[9:], arm)
+    found = jnp.concatenate([linear, cross(ω_base, ω) + (base - body)[9:]])
+    none = jnp.zeros_like(found)
     for group, joint in _members(mechanism, tree, kinematics, lower_pair=False):
         xi, C = relative_twist(group, state), _pose_of_C(group, state)
         qd = multiply(joint.rows.W[6 - group.coupling.dof : 6], xi)
         rate = jax.jvp(lambda q: _charted(group, q, qd)[1], (joint.rows.q,), (qd,))[1]  # noqa: B023
-        linear, angular = C.rotate(rate[:3]), C.rotate(rate[3:])
-        linear = linear + cross(C.p - origin[:, _placed_bodies(tree, group)], angular)
-        bent = _signed(tree, group, jnp.concatenate([linear, angular]))
-        added = added + _of_group(tree, group, jnp.zeros_like(added), bent)
-    rates = _at(tree.roots, own) + _summed(tree, added)
-    v, omega, arm, torque_free = (_at(tree.bodies, y) for y in (v, omega, x - origin, torque_free))
-    linear = rates[:3] + cross(rates[3:], arm) + cross(omega, v)
-    turn = [y[tree.bodies] for y in q]
-    both = linear, rates[3:] - torque_free
-    placed = jnp.concatenate([quat_rotate_inverse(turn, y) for y in both])
-    return _with_placed(tree, jnp.zeros_like(V), placed)
+        linear, angular = (C.rotate(x) for x in materialize((rate[:3], rate[3:])))
+        to_body = state.position[:, _placed_bodies(tree, group)] - C.p
+        bent = _signed(tree, group, jnp.concatenate([linear + cross(angular, to_body), angular]))
+        found = found + _of_group(tree, group, none, bent)
+    return found
 
 
 def articulated(
@@ -416,12 +409,6 @@ def _torque_free(mechanism: Mechanism, state: State) -> Array:
     omega = quat_rotate_inverse(quaternion_components(state), state.omega)
     spin = matvec(mechanism.system.inertia, omega)
     return matvec(mechanism.inverse_inertia[:, :, :-1], cross(spin, omega))
-
-
-def _motion_cross(a: Array, b: Array) -> Array:
-    """a × b of twists (6, …)."""
-    linear = cross(a[3:], b[:3]) + cross(a[:3], b[3:])
-    return jnp.concatenate([linear, cross(a[3:], b[3:])])
 
 
 def _summed(tree: Articulation, x: Array) -> Array:

@@ -35,7 +35,7 @@ from ..algebra.spatial import (
     quat_to_matrix,
 )
 from ..couplings.complement import orthonormal_complement
-from ..couplings.coupling import CouplingRows
+from ..couplings.coupling import CouplingRows, has_orthonormal_rows
 from ..couplings.nonholonomic import extra_rows, with_velocity_rows
 from ..laws.constraints import Constraint
 from ..laws.transmissions import Transmission
@@ -288,22 +288,27 @@ class Surface:
 
     S: twists along it, of unit speed each, (6, k, joints, *batch); N: rows that read these speeds,
         (k, 6, …)
-    Q: orthonormal rows with the span of G = L Q, (6 - k, 6, …); inverse: L⁻¹, (6 - k, 6 - k, …)
+    Q: orthonormal rows with the span of G = L Q, (6 - k, 6, …); inverse: L⁻¹, (6 - k, 6 - k, …),
+        None where L = 1
     """
 
     S: Array
     N: Array
     Q: Array
-    inverse: Array
+    inverse: Array | None = None
 
     def off(self, speeds: Array) -> Array:
         """The twist without speed along the surface for speeds G v, (6, joints, *batch)."""
+        if self.inverse is None:
+            return multiply_transposed(self.Q, speeds)
         twist = multiply_transposed(self.Q, multiply(self.inverse, speeds))
         return twist - multiply(self.S, multiply(self.N, twist))
 
     def of_rows(self, wrench: Array) -> Array:
         """Forces of G's rows, then along the surface, that make a wrench (6, joints, *batch)."""
         along = multiply_transposed(self.S, wrench)
+        if self.inverse is None:
+            return jnp.concatenate([multiply(self.Q, wrench), along])
         rest = multiply(self.Q, wrench - multiply_transposed(self.N, along))
         return jnp.concatenate([multiply_transposed(self.inverse, rest), along])
 
@@ -314,27 +319,29 @@ def surface(group: JointGroup, joint: JointKinematics) -> Surface:
     """
     k = group.coupling.dof
     W = joint.rows.W
-    if group.coupling.lower_pair and not group.laws:
+    at_rest = group.coupling.lower_pair and not group.laws
+    if at_rest:
         W = _at_rest(group, W.ndim - 2)
-    G, N = W[: 6 - k], W[6 - k :]
-    inverse = cholesky_inverse(product_transposed(G, G))
-    Q = product(inverse, G)
+    Q, N = W[: 6 - k], W[6 - k :]
+    across, inverse = N, None
+    if not has_orthonormal_rows(group.coupling):
+        inverse = cholesky_inverse(product_transposed(Q, Q))
+        Q = product(inverse, Q)
+        across = N - product(product_transposed(N, Q), Q)
     if not k:
-        none = jnp.zeros_like(Q[:0])
-        return Surface(jnp.swapaxes(none, 0, 1), none, Q, inverse)
-    if group.coupling.lower_pair and not group.laws:
+        return Surface(jnp.swapaxes(N, 0, 1), N, Q, inverse)
+    if at_rest:
         with jax.default_matmul_precision("highest"):
-            S = map_trailing(orthonormal_complement, W.ndim - 2, jnp.swapaxes(G, 0, 1))
+            S = map_trailing(orthonormal_complement, W.ndim - 2, jnp.swapaxes(Q, 0, 1))
         return Surface(S, jnp.swapaxes(S, 0, 1), Q, inverse)
-    along = jnp.swapaxes(N - product(product_transposed(N, Q), Q), 0, 1)
-    square = cholesky_inverse(product(N, along))
-    S = product(along, transposed_product(square, square))
+    square = cholesky_inverse(product_transposed(N, across))
+    S = product(jnp.swapaxes(across, 0, 1), transposed_product(square, square))
     return Surface(S, N, Q, inverse)
 
 
 def _at_rest(group: JointGroup, axes: int) -> Array:
     """W of a group's joints where C and D agree, (6, 6, joints, *batch); axes: these."""
-    one = (1,) * axes
+    one = len(group.joints), *(1,) * (axes - 1)
     T = Pose(jnp.zeros((3, *one)), jnp.zeros((4, *one)).at[0].set(1.0))
     q, t = jnp.zeros((group.coupling.dof, *one)), jnp.zeros(one)
     T, q, t = jax.tree.map(lambda x: x.astype(group.erp.dtype), (T, q, t))

@@ -22,11 +22,9 @@ from ..algebra.spatial import (
 from ..assembly.engagement import next_engagement
 from ..assembly.group_rows import Interval
 from ..assembly.impulses import start_impulses, warm_start, with_reactions
-from ..assembly.layout import layout, tree_layout
-from ..assembly.problem import row_problem, row_rates
+from ..assembly.problem import assembled, row_rates
 from ..assembly.targets import Step, SurfaceVelocity
-from ..assembly.tree import held_bodies, without_rows
-from ..model.articulation import NO_TREE, articulated, articulation, bias
+from ..model.articulation import NO_TREE, articulated, articulation, velocity_products
 from ..model.kinematics import (
     Mechanism,
     body_twists,
@@ -40,7 +38,7 @@ from ..model.state import Control, Info, State
 from ..model.system import System
 from ..solve.gauss_seidel import ProjectedGaussSeidel
 from ..solve.newton import Newton
-from ..solve.problem import Solver, body_velocities
+from ..solve.problem import Solver
 from .free_motion import free_velocity
 from .projection import projected_along
 from .scheme import NEWTON, Scheme, step_info
@@ -81,7 +79,7 @@ class SemiImplicitEuler(Scheme):
 
     solver: Solver = NEWTON
     projections: int = static(default=0)
-    joints: Joints = static(default="rows")
+    joints: Joints = static(default="coordinates")
     gyroscopic: Gyroscopic = static(default="transport")
     rotation: Rotation = static(default="exponential")
     curvature: bool = static(default=False)
@@ -112,41 +110,28 @@ class SemiImplicitEuler(Scheme):
         kinematics = system_kinematics(mechanism, state, transport=self.gyroscopic == "transport")
         free = free_velocity(mechanism, kinematics, state, control, dt, gyroscopic=self.gyroscopic)
         tree = articulation(mechanism.system) if self.joints == "coordinates" else NO_TREE
+        now = with_world(body_twists(state))
+        interval = Interval(dt, control, twist=now, engagement=state.engagement)
         # Rows see w = v⁺ - h b, the velocity of the coordinates alone.
-        bent = dt * bias(mechanism, tree, kinematics, state) if tree.branches else None
-        free = free if bent is None else free - bent
-        interval = Interval(
-            dt,
-            control,
-            twist=with_world(body_twists(state)),
-            engagement=state.engagement,
-            bent=bent,
-        )
-        system, plan, held = mechanism.system, layout(mechanism.system), None
-        start, along = free, ()
-        if tree.branches:
-            plan = tree_layout(system, tree)
-            held = held_bodies(mechanism, plan, kinematics, state, interval, Step(), free)
-            start, along = without_rows(plan, held, free)
-        problem = row_problem(mechanism, kinematics, interval, Step(), start, plan, held, along)
+        bent = dt * velocity_products(mechanism, tree, kinematics, state) if tree.branches else None
+        at = mechanism, kinematics, state, interval, Step(), free
+        rows = assembled(*at, tree=tree, bent=bent)
         if self.curvature:
-            problem = replace(problem, rate=problem.rate + dt * _turning(mechanism, state))
+            rate = rows.problem.rate + dt * _turning(mechanism, state)
+            rows = replace(rows, problem=replace(rows.problem, rate=rate))
+        plan, problem = rows.plan, rows.problem
         solution = self.solver.solve(problem, start_impulses(state, plan))
-        twist = materialize(start[:, :-1] + body_velocities(problem, solution.impulse))
-        change = with_world(twist) - free
+        twist = materialize(rows.twists(solution.impulse))
         new = _moved(self, mechanism, state, twist, dt)
         turn = quaternion_components(state)
         twist = jnp.concatenate([quat_rotate(turn, x) for x in (twist[:3], twist[3:])])
         new = articulated(mechanism, tree, kinematics, state, dt * twist, twist, new)
         q = joint_coordinates(mechanism, kinematics, state)
-        new = replace(new, q=q, warm_start=warm_start(system, solution, plan))
+        new = replace(new, q=q, warm_start=warm_start(mechanism.system, solution, plan))
         new = replace(new, engagement=next_engagement(mechanism, new))
         for _ in range(self.projections):
             new = projected_along(mechanism, tree, plan, new, problem, solution.factors)
-        if held is not None:
-            problem, solution = with_reactions(
-                mechanism, plan, kinematics, held, problem, solution, change
-            )
+        problem, solution = with_reactions(mechanism, kinematics, rows, solution)
         return new, step_info(mechanism, kinematics, problem, solution, new, dt)
 
     def examine(self, system: System, state: State, dt: Array) -> None:

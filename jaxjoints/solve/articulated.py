@@ -242,7 +242,7 @@ class Reduced:
         r = bodies.of_coordinates(wanted)
         total = _total(bodies, impulse)
         push = of_tree(bodies.tree, total)
-        at, twists, λ = moved(bodies.tree, self.factor, push, jnp.zeros_like(r), r)
+        at, twists, λ = moved(bodies.tree, self.factor, push, r)
         twist = _of_all(bodies, total, twists)
         size = wanted.shape[0], wanted.shape[1] - bodies.way.nodes
         speeds = bodies.of_rows(at.coordinates, *size)
@@ -255,7 +255,7 @@ def reduced(bodies: ArticulatedBodies, β: Array, γ: Array) -> Reduced:
     if not bodies.along:
         return Reduced(bodies, bodies.factor)
     laws = Laws(bodies.of_coordinates(β, 1.0), bodies.of_coordinates(γ))
-    return Reduced(bodies, eliminated(bodies.tree, laws))
+    return Reduced(bodies, eliminated(bodies.tree, laws, bodies.factor.levels))
 
 
 def velocities(bodies: ArticulatedBodies, impulse: Array) -> tuple[Array, Array]:
@@ -373,7 +373,7 @@ def blocks(bodies: ArticulatedBodies, factors: TreeFactor) -> Blocks:
         elif at == ROOTS:
             left = right = stored(product)(take(factors.roots, place, 2), G)
         else:
-            first, joints = plan.spans[at][0], factors.levels[at]
+            first, joints = plan.spans[at][0], factors.joints[at]
             left, right, arriving = stored(_passed_on)(
                 G,
                 take(tree.S[:, : plan.coordinates[at]], first + place, 2),

@@ -98,6 +98,12 @@ class TreePlan:
         ends = np.cumsum([0, *(len(bodies) for bodies, _ in self.levels)])
         return tuple((int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False))
 
+    def present(self, like: Array) -> Array:
+        """1 for the coordinates that a level has, 0 for others, (coordinates, joints, *1)."""
+        counts = np.repeat(self.coordinates, [b - a for a, b in self.spans])
+        mask = np.arange(like.shape[0])[:, None] < counts
+        return jnp.asarray(mask.reshape(*mask.shape, *(1,) * (like.ndim - 2)), like.dtype)
+
     @cached_property
     def order(self) -> tuple[int, ...]:
         """The bodies as the levels have them: the roots first, then level by level."""
@@ -127,9 +133,10 @@ class Tree:
     plan: TreePlan = static()
 
     def level(self, at: int) -> "Level":
-        """The joints of a level."""
-        (a, b), k = self.plan.spans[at], self.plan.coordinates[at]
-        return Level(self.arm[:, a:b], self.S[:, :k, a:b], self.stiffness[:k, a:b])
+        """The joints of a level and the bodies that they place."""
+        (a, b), k, bodies = self.plan.spans[at], self.plan.coordinates[at], self.bodies(at)
+        of_joints = self.arm[:, a:b], self.S[:, :k, a:b], self.stiffness[:k, a:b]
+        return Level(*of_joints, self.mass[bodies], self.inertia[:, :, bodies])
 
     def bodies(self, at: int) -> slice:
         """Where the bodies that a level places are among all; of the roots for -1."""
@@ -141,13 +148,15 @@ class Tree:
 
 
 class Level(NamedTuple):
-    """The joints of a level, fields as in a `Tree`. Of levels with arrays of one shape, as a chain
-    has them, XLA compiles what is `stored` once.
+    """The joints of a level and the bodies that they place, fields as in a `Tree`. Of levels with
+    arrays of one shape, as a chain has them, XLA compiles what is `stored` once.
     """
 
     arm: Array
     S: Array
     stiffness: Array
+    mass: Array
+    inertia: Array
 
 
 class Laws(NamedTuple):
@@ -171,12 +180,17 @@ class Joints(NamedTuple):
 class TreeFactor:
     """The eliminated tree.
 
-    levels: of its joints; laws: along their coordinates, None for none
+    levels, joints: of the tree, and what is left of each; laws: along their coordinates, None for
+        none
+    d: of all coordinates, (coordinates, joints, *batch); weakness: 1/(β d + γ), 1/d without laws
     roots: L⁻¹ of the inertia L Lᵀ of each root and of what it carries, (6, 6, roots, *batch)
     """
 
-    levels: tuple[Joints, ...]
+    levels: tuple[Level, ...]
+    joints: tuple[Joints, ...]
     laws: Laws | None
+    d: Array
+    weakness: Array
     roots: Array
 
 
@@ -189,56 +203,62 @@ class OnTree(NamedTuple):
     coordinates: Array
 
 
-def eliminated(tree: Tree, laws: Laws | None = None) -> TreeFactor:
-    """The factor of a tree, with laws along its coordinates or without."""
-    factors = []
+def eliminated(
+    tree: Tree, laws: Laws | None = None, levels: tuple[Level, ...] | None = None
+) -> TreeFactor:
+    """The factor of a tree, with laws along its coordinates or without.
+
+    levels: of the tree, where another factor has them
+    """
+    count = range(len(tree.plan.levels))
+    levels = tuple(tree.level(at) for at in count) if levels is None else levels
+    factors: list[Joints] = []
     carried: tuple[Array, ...] = ()
-    for at in reversed(range(len(tree.plan.levels))):
+    for at in reversed(count):
         law = None if laws is None else Laws(*(_of_level(tree, at, x) for x in laws))
-        joints, *carried = stored(_reduced)(tree.level(at), law, *_laden(tree, at, *carried))
-        factors.append(joints)
-    roots = stored(_root_inverse)(*_laden(tree, -1, *carried))
-    return TreeFactor(tuple(reversed(factors)), laws, roots)
+        own = levels[at].mass, levels[at].inertia
+        joints, *carried = stored(_reduced)(levels[at], law, *_laden(tree, at, *own, *carried))
+        factors.insert(0, joints)
+    bodies = tree.bodies(-1)
+    own = tree.mass[bodies], tree.inertia[:, :, bodies]
+    roots = stored(_root_inverse)(*_laden(tree, -1, *own, *carried))
+    d = _of_levels(tree, [joints.d for joints in factors], absent=1.0)
+    weakness = tree.plan.present(d) / (d if laws is None else laws.β * d + laws.γ)
+    return TreeFactor(levels, tuple(factors), laws, d, weakness, roots)
 
 
 def moved(
-    tree: Tree, factor: TreeFactor, impulse: Array, along: Array, wanted: Array | None = None
+    tree: Tree, factor: TreeFactor, impulse: Array, along: Array
 ) -> tuple[OnTree, Array, Array | None]:
     """The motion that impulses cause.
 
-    impulse: on the bodies, (6, bodies, *batch); along: e, along the coordinates
-    wanted: r of the laws along them
+    impulse: on the bodies, (6, bodies, *batch)
+    along: impulses e along the coordinates; with laws along them what these ask for, r
 
     Returns: twists of the roots and speeds of the coordinates; twists of the bodies; impulses of
     the laws, None without laws
     """
-    rests, carried = [], ()
-    for at in reversed(range(len(tree.plan.levels))):
+    laws, levels = factor.laws, range(len(tree.plan.levels))
+    speeds = factor.weakness * along
+    parts, carried = [_of_level(tree, at, speeds) for at in levels], ()
+    forces: list[Array] = []
+    for at in reversed(levels):
         own = _with_carried(tree, at, impulse[:, tree.bodies(at)], *carried)
-        push, law, r = _of_law(tree, factor, at, along, wanted)
-        rest, *carried = stored(_inwards)(own, push, tree.level(at), factor.levels[at], law, r)
-        rests.append(rest)
+        of_level = factor.levels[at], factor.joints[at]
+        force, *carried = stored(_inwards)(own, parts[at], *of_level)
+        forces.insert(0, force)
     roots = _with_carried(tree, -1, impulse[:, tree.bodies(-1)], *carried)
     roots = multiply_transposed(factor.roots, multiply(factor.roots, roots))
-    twists, speeds, impulses = [roots], [], []
-    for at, rest in enumerate(reversed(rests)):
+    twists = [roots]
+    for at in levels:
         base = _of_bases(tree.plan, at, twists[-1])
-        _, law, r = _of_law(tree, factor, at, along, wanted)
-        found = stored(_outwards)(base, rest, tree.level(at), factor.levels[at], law, r)
-        for x, each in zip(found, (twists, speeds, impulses), strict=True):
-            each.append(x)
-    λ = None if factor.laws is None else _of_levels(tree, impulses)
-    return OnTree(roots, _of_levels(tree, speeds)), _joined(twists), λ
-
-
-def _of_law(
-    tree: Tree, factor: TreeFactor, at: int, along: Array, wanted: Array | None
-) -> tuple[Array, Laws | None, Array | None]:
-    """e, the laws and r of a level."""
-    laws = factor.laws
-    law = None if laws is None else Laws(*(_of_level(tree, at, x) for x in laws))
-    r = None if law is None or wanted is None else _of_level(tree, at, wanted)
-    return _of_level(tree, at, along), law, r
+        of_level = factor.levels[at], factor.joints[at]
+        twist, forces[at] = stored(_outwards)(base, forces[at], parts[at], *of_level)
+        twists.append(twist)
+    force = _of_levels(tree, forces)
+    speeds = speeds + force * factor.weakness * (1.0 if laws is None else laws.β)
+    λ = None if laws is None else factor.weakness * (along * factor.d - laws.γ * force)
+    return OnTree(roots, speeds), _joined(twists), λ
 
 
 def _of_level(tree: Tree, at: int, x: Array) -> Array:
@@ -247,13 +267,16 @@ def _of_level(tree: Tree, at: int, x: Array) -> Array:
     return x[: tree.plan.coordinates[at], a:b]
 
 
-def _of_levels(tree: Tree, parts: Sequence[Array]) -> Array:
-    """Numbers of the coordinates of each level as those of all, (coordinates, joints, *batch)."""
+def _of_levels(tree: Tree, parts: Sequence[Array], absent: float = 0.0) -> Array:
+    """Numbers of the coordinates of each level as those of all, (coordinates, joints, *batch).
+
+    absent: for coordinates that a joint does not have
+    """
     most = tree.stiffness.shape[0]
 
     def tall(x):
-        missing = most - x.shape[0]
-        return jnp.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1)) if missing else x
+        missing = [(0, most - x.shape[0])] + [(0, 0)] * (x.ndim - 1)
+        return jnp.pad(x, missing, constant_values=absent) if x.shape[0] < most else x
 
     return _joined([tall(x) for x in parts]) if parts else tree.stiffness
 
@@ -353,7 +376,8 @@ def on_joints(tree: Tree, impulse: Array) -> Array:
     parts, carried = [], ()
     for at in reversed(range(len(tree.plan.levels))):
         parts.append(_with_carried(tree, at, impulse[:, tree.bodies(at)], *carried))
-        carried = (stored(_carried)(tree.level(at).arm, parts[-1]),)
+        a, b = tree.plan.spans[at]
+        carried = (stored(_carried)(tree.arm[:, a:b], parts[-1]),)
     parts.append(_with_carried(tree, -1, impulse[:, tree.bodies(-1)], *carried))
     return _joined(parts[::-1])
 
@@ -382,9 +406,9 @@ def mobilities(tree: Tree, factor: TreeFactor) -> Array:
     """Speed of each coordinate for unit impulse along it, (coordinates, joints, *batch)."""
     base = stored(transposed_product)(factor.roots, factor.roots)
     found = []
-    for at, joints in enumerate(factor.levels):
+    for at, of_level in enumerate(zip(factor.levels, factor.joints, strict=True)):
         base = _of_bases(tree.plan, at, base, axis=2)
-        mobility, base = stored(_mobility)(base, tree.level(at), joints)
+        mobility, base = stored(_mobility)(base, *of_level)
         found.append(mobility)
     return _of_levels(tree, found)
 
@@ -447,11 +471,12 @@ def _with_carried(tree: Tree, at: int, x: Array, *carried: Array) -> Array:
     return materialize(_onto(tree.plan, at + 1, x, *carried)) if carried else x
 
 
-def _laden(tree: Tree, at: int, *carried: Array) -> tuple[Array, Array, Array]:
+def _laden(
+    tree: Tree, at: int, mass: Array, inertia: Array, *carried: Array
+) -> tuple[Array, Array, Array]:
     """Blocks A, B, C of the inertias of the bodies of a level, or of the roots, and of what they
     carry: A v + B ω, Bᵀ v + C ω.
     """
-    mass, inertia = tree.mass[tree.bodies(at)], tree.inertia[:, :, tree.bodies(at)]
     unit = jnp.eye(3, dtype=inertia.dtype).reshape(3, 3, *(1,) * (inertia.ndim - 2))
     zero = jnp.zeros_like(inertia)
     blocks = mass[None, None] * unit + zero, zero, inertia
@@ -495,46 +520,31 @@ def _root_inverse(A: Array, B: Array, C: Array) -> Array:
     return cholesky_inverse(jnp.concatenate([upper, lower]))
 
 
-def _inwards(
-    own: Array, along: Array, level: Level, joints: Joints, law: Laws | None, wanted: Array | None
-) -> tuple[tuple[Array, Array], Array]:
-    """Of each coordinate Sᵀ p + e, and its speed while its base stands; what the bases get of p."""
-    forces, speeds = [], []
+def _inwards(own: Array, speeds: Array, level: Level, joints: Joints) -> tuple[Array, Array]:
+    """Of each coordinate Sᵀ p; what the bases get of p.
+
+    speeds: of the coordinates, those that p and the motion of the bases do not cause
+    """
+    forces = []
     for c in range(joints.κ.shape[0]):
-        forces.append(dot(level.S[:, c], own) + along[c])
-        speed = joints.κ[c] * forces[-1]
-        if law is not None and wanted is not None:
-            speed = speed + wanted[c] / (law.β[c] * joints.d[c] + law.γ[c])
-        speeds.append(speed)
-        own = own - joints.U[:, c] * speed[None]
-    rest = tuple(jnp.stack(x) if x else joints.κ for x in (forces, speeds))
-    return rest, _carried(level.arm, own)
+        forces.append(dot(level.S[:, c], own))
+        own = own - joints.U[:, c] * (speeds[c] + joints.κ[c] * forces[-1])[None]
+    return jnp.stack(forces) if forces else joints.κ, _carried(level.arm, own)
 
 
 def _outwards(
-    base: Array,
-    rest: tuple[Array, Array],
-    level: Level,
-    joints: Joints,
-    law: Laws | None,
-    wanted: Array | None,
-) -> tuple[Array, Array, Array]:
-    """Twists of the bodies, speeds of the coordinates, and impulses of the laws along them."""
-    forces, speeds = rest
-    count = joints.κ.shape[0]
+    base: Array, forces: Array, speeds: Array, level: Level, joints: Joints
+) -> tuple[Array, Array]:
+    """Twists of the bodies, and of each coordinate the force Sᵀ p less what the motion of the base
+    takes, Uᵀ X v_base; forces, speeds: as those of `_inwards`.
+    """
     twist = _along_arm(level.arm, base)
-    found: list[Array] = [joints.κ] * count
-    impulses: list[Array] = [joints.κ] * count
-    for c in reversed(range(count)):
-        pull = dot(joints.U[:, c], twist)
-        found[c] = speeds[c] - joints.κ[c] * pull
-        if law is not None:
-            given = 0.0 if wanted is None else wanted[c] * joints.d[c]
-            share = law.β[c] * joints.d[c] + law.γ[c]
-            impulses[c] = (given - law.γ[c] * (forces[c] - pull)) / share
-        twist = twist + level.S[:, c] * found[c][None]
-    speeds, impulses = (jnp.stack(x) if x else joints.κ for x in (found, impulses))
-    return twist, speeds, impulses
+    found = [joints.κ] * joints.κ.shape[0]
+    for c in reversed(range(len(found))):
+        found[c] = forces[c] - dot(joints.U[:, c], twist)
+        speed = speeds[c] + joints.κ[c] * found[c]
+        twist = twist + level.S[:, c] * speed[None]
+    return twist, jnp.stack(found) if found else joints.κ
 
 
 def _followed(base: Array, arm: Array, own: Array) -> Array:

@@ -28,11 +28,10 @@ from jaxjoints import (
 )
 from jaxjoints.assembly.group_rows import Interval
 from jaxjoints.assembly.impulses import joint_impulses, with_reactions
-from jaxjoints.assembly.layout import layout, mechanism_of, tree_layout
-from jaxjoints.assembly.problem import row_problem
+from jaxjoints.assembly.layout import mechanism_of
+from jaxjoints.assembly.problem import assembled
 from jaxjoints.assembly.targets import Step
-from jaxjoints.assembly.tree import held_bodies, without_rows
-from jaxjoints.model.articulation import articulation, bias
+from jaxjoints.model.articulation import NO_TREE, articulation
 from jaxjoints.model.kinematics import (
     body_twists,
     system_kinematics,
@@ -40,7 +39,6 @@ from jaxjoints.model.kinematics import (
     with_world,
 )
 from jaxjoints.schemes.free_motion import free_velocity
-from jaxjoints.solve.problem import body_velocities
 from support import mechanisms
 from support.cases import mostly_slow
 from support.couplings_catalog import PointOnSphere
@@ -130,23 +128,14 @@ def ended(case, velocity, *, tree):
     state = replace(state, velocity=velocity)
     mechanism, control, dt = mechanism_of(system, 0), Control(), jnp.asarray(DT)
     kinematics, branches = system_kinematics(mechanism, state), articulation(mechanism.system)
-    bent = dt * bias(mechanism, branches, kinematics, state)
-    free = free_velocity(mechanism, kinematics, state, control, dt) - bent
+    free = free_velocity(mechanism, kinematics, state, control, dt)
     twist = with_world(body_twists(state))
-    interval = Interval(dt, control, twist=twist, engagement=state.engagement, bent=bent)
-    plan, held, start, along = layout(mechanism.system), None, free, ()
-    if tree:
-        plan = tree_layout(mechanism.system, branches)
-        held = held_bodies(mechanism, plan, kinematics, state, interval, Step(), free)
-        start, along = without_rows(plan, held, free)
-    problem = row_problem(mechanism, kinematics, interval, Step(), start, plan, held, along)
-    solution = Newton().solve(problem)
-    end = start[:, :-1] + body_velocities(problem, solution.impulse)
-    if tree:
-        change = with_world(end) - free
-        problem, solution = with_reactions(
-            mechanism, plan, kinematics, held, problem, solution, change
-        )
+    interval = Interval(dt, control, twist=twist, engagement=state.engagement)
+    branches = branches if tree else NO_TREE
+    rows = assembled(mechanism, kinematics, state, interval, Step(), free, tree=branches)
+    solution = Newton().solve(rows.problem)
+    end = rows.twists(solution.impulse)
+    problem, solution = with_reactions(mechanism, kinematics, rows, solution)
     done = joint_impulses(mechanism, kinematics, problem, solution, state)
     return end, done, solution.residual
 

@@ -139,7 +139,10 @@ def test_forces_of_short_steps_are_those_at_an_instant():
     system, state = mechanisms.chain(2, qd=1.5, laws=laws)
     now = at_once(system, state)
     step = jax.jit(
-        partial(jj.step, scheme=jj.SemiImplicitEuler(curvature=True, gyroscopic="explicit"))
+        partial(
+            jj.step,
+            scheme=jj.SemiImplicitEuler(joints="rows", curvature=True, gyroscopic="explicit"),
+        )
     )
     errors = []
     for dt in (4e-5, 2e-5, 1e-5):
@@ -157,7 +160,7 @@ def test_reactions_of_a_loop_are_those_of_steps():
     """Of any step where rows turn along: without laws that act in it, nothing depends on it."""
     system, state = mechanisms.four_bar(crank_speed=3.0)
     now = at_once(system, state)
-    scheme = jj.SemiImplicitEuler(curvature=True, gyroscopic="explicit")
+    scheme = jj.SemiImplicitEuler(joints="rows", curvature=True, gyroscopic="explicit")
     step = jax.jit(partial(jj.step, scheme=scheme))
     for dt in (1e-2, 1e-3):
         new, info = step(system, state, dt=dt)

@@ -53,7 +53,7 @@ def test_velocities_from_poses_are_those_that_moved_the_bodies(rotation):
     np.testing.assert_allclose(motion.quaternion, signs[0] * quaternion[1:], atol=1e-15)
 
 
-SCHEME = SemiImplicitEuler(gyroscopic="explicit", solver=Newton(iterations=3))
+SCHEME = SemiImplicitEuler(joints="rows", gyroscopic="explicit", solver=Newton(iterations=3))
 
 
 @pytest.fixture(scope="module")

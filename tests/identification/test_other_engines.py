@@ -21,7 +21,7 @@ from support import oracle
 
 PER_CENT = 0.01
 KEY = jax.random.key(0)
-ODE = jj.SemiImplicitEuler(gyroscopic="implicit", rotation="linearized")
+ODE = jj.SemiImplicitEuler(joints="rows", gyroscopic="implicit", rotation="linearized")
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,9 @@ def test_limit_force_and_centre_of_mass_of_artisynths_hinge():
     recorded = np.array(case["trajectory"]["coords"], float).reshape(-1, 1)
     one = Recording(recorded[1:], 1e-5, case["dt"], recorded[0], np.zeros(1))
     # ArtiSynth corrects positions at the end of each step.
-    scheme = jj.SemiImplicitEuler(gyroscopic="explicit", curvature=True, projections=1)
+    scheme = jj.SemiImplicitEuler(
+        joints="rows", gyroscopic="explicit", curvature=True, projections=1
+    )
     options = {"key": KEY, "starts": 4, "polish": 20, "scheme": scheme}
     found = fit(system, unknowns, one, angles, **options).identified
     assert max(off(found, truth).values()) < PER_CENT, off(found, truth)

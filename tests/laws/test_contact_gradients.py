@@ -16,7 +16,7 @@ from support.differences import MOTION, central, pushed
 DT = 1e-2
 RADIUS, MASS = 0.3, 2.0
 MOST = 29  # numbers of a case
-SCHEME = jj.SemiImplicitEuler(gyroscopic="none")
+SCHEME = jj.SemiImplicitEuler(joints="rows", gyroscopic="none")
 RESIDUAL = 1e-9  # [m/s], far below what counts in differences of 1e-4
 # Surfaces that anticipate and resist rolling; of ODE's kind; springy. Like records make one group.
 BOUNCE = {"restitution": 0.0, "bounce_speed": 0.5, "normal_speed": 0.0}

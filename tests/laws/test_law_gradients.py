@@ -40,7 +40,7 @@ from support.differences import MOTION, central, pushed
 
 DT = 1e-2
 MOST = 9  # parameters of a case
-SCHEME = SemiImplicitEuler(gyroscopic="none")
+SCHEME = SemiImplicitEuler(joints="rows", gyroscopic="none")
 # Laws on one coordinate, where it starts and how fast.
 LAWS = {
     "hard stop": ([Limits(-0.1, 0.1)], 0.09, 3.0),

@@ -29,7 +29,7 @@ LEAST = LEAST_SPEED[8]  # the smoothing that a sharp bound has [m/s]
 Q, QD = (x.ravel() for x in np.meshgrid([-0.04, -0.01, 0.0, 0.03], [-20.0, -2.0, 0.0, 3.0, 20.0]))
 SOLVED = {
     "Newton": PLAIN,
-    "sweeps": replace(PLAIN, solver=ProjectedGaussSeidel(iterations=60)),
+    "sweeps": SemiImplicitEuler(solver=ProjectedGaussSeidel(iterations=60), joints="rows"),
 }
 
 

@@ -22,6 +22,7 @@ EQUAL = 1e-9
 RUN_EQUAL = 1e-6
 SCHEME = jj.SemiImplicitEuler(
     solver=jj.Newton(iterations=20, friction="two passes"),
+    joints="rows",
     gyroscopic="implicit",
     rotation="linearized",
 )

@@ -14,7 +14,7 @@ from support import mechanisms
 SCHEMES = {
     "Euler": (SemiImplicitEuler(), 1),
     "projected Euler": (SemiImplicitEuler(projections=1), 1),
-    "Euler with ODE's spin": (SemiImplicitEuler(gyroscopic="implicit"), 1),
+    "Euler with ODE's spin": (SemiImplicitEuler(joints="rows", gyroscopic="implicit"), 1),
     "RATTLE": (Rattle(), 2),
     "Runge-Kutta": (RungeKutta(), 4),
 }

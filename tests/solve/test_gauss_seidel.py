@@ -339,7 +339,9 @@ def test_the_program_does_not_grow_with_the_rows():
 
 def test_a_step_says_that_few_visits_are_not_enough():
     system, state = violent_chain([jj.Limits(-0.301, 0.301, erp=0.2, cfm=0.0)])
-    scheme = jj.SemiImplicitEuler(solver=jj.ProjectedGaussSeidel(iterations=4, warm=True))
+    scheme = jj.SemiImplicitEuler(
+        solver=jj.ProjectedGaussSeidel(iterations=4, warm=True), joints="rows"
+    )
     _, info = jax.jit(lambda system, state: jj.step(system, state, dt=1e-3, scheme=scheme))(
         system, state
     )

@@ -45,7 +45,7 @@ RECORDS = 101  # at most; shorter scenes begin again, to fill the batch
 ROUNDING = 1e-12
 LINEAR = 2  # bit of ArtiSynth's flags
 GEAR, FORCED = "coordinate_coupling_gear", "joint_limit_force_and_actuator"
-SCHEME = SemiImplicitEuler(gyroscopic="explicit", curvature=True)
+SCHEME = SemiImplicitEuler(joints="rows", gyroscopic="explicit", curvature=True)
 
 
 def about_G(kind):

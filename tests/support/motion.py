@@ -15,8 +15,8 @@ from jaxjoints.model.kinematics import (
 )
 from jaxjoints.simulate.surface import ready
 
-# Steps whose closed forms tests know: no gyroscopic term, no projection.
-PLAIN = SemiImplicitEuler(gyroscopic="none")
+# Steps whose closed forms tests know: no projection.
+PLAIN = SemiImplicitEuler()
 
 
 @partial(jax.jit, static_argnames="steps")

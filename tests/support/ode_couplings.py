@@ -95,6 +95,7 @@ class OdePiston(jj.Cylindrical):
     com_C: Array = (0.0, 0.0, 0.0)
     com_D: Array = (0.0, 0.0, 0.0)
     grounded: bool = jj.static(default=False, kw_only=True)
+    lower_pair: ClassVar[bool] = False
 
     def rows(self, T, q, t):
         found = super().rows(T, q, t)

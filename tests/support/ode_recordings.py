@@ -195,7 +195,7 @@ def benches(runs: tuple[Run, ...], options: tuple[str, str] | None = None) -> di
         alike.setdefault(key, []).append(run)
     found = {}
     for (_, _, gyroscopic, rotation), same in alike.items():
-        scheme = jj.SemiImplicitEuler(gyroscopic=gyroscopic, rotation=rotation)
+        scheme = jj.SemiImplicitEuler(joints="rows", gyroscopic=gyroscopic, rotation=rotation)
         found |= dict.fromkeys(same, Bench(tuple(same), scheme))
     return found
 

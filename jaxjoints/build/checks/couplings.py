@@ -14,6 +14,7 @@ from ...couplings.diagnosis import (
     captured_array_problem,
     derivative_problems,
     lower_pair_problem,
+    orthonormal_problem,
     signature_problem,
 )
 from ...couplings.rotary import Ball
@@ -53,7 +54,7 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
         (None, None) if problem or traced else at_once(derivative_problems)(coupling)
     )
     if not (problem or refused or traced) and not kind_is_ours(coupling):
-        refused = at_once(lower_pair_problem)(coupling)
+        refused = at_once(lower_pair_problem)(coupling) or at_once(orthonormal_problem)(coupling)
     if problem or refused:
         raise ValueError(f"{owner}: {kind}.{problem or refused}")
     if traced:
