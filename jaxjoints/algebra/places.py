@@ -25,6 +25,15 @@ def take(x: Array, index: np.ndarray, axis: int) -> Array:
     return parts[0] if len(parts) == 1 else lax.concatenate(parts, axis)
 
 
+def looked_up(x: Array, index: np.ndarray, shape: tuple[int, ...]) -> Array:
+    """Items of x, whose first axes are one, at constant places, in a shape; 0 for -1."""
+    flat = x.reshape(-1, *x.shape[len(shape) :])
+    if not len(flat):
+        return jnp.zeros((*shape, *x.shape[len(shape) :]), x.dtype)
+    flat = jnp.concatenate([flat, jnp.zeros_like(flat[:1])])
+    return take(flat, index.ravel() % len(flat), 0).reshape(*shape, *x.shape[len(shape) :])
+
+
 def add_at(x: Array, index: np.ndarray, values: Array, axis: int) -> Array:
     """x with values added at constant places, which may repeat; batches of one are spread.
 

@@ -1,14 +1,11 @@
 """From a solution back to joints: wrenches, forces along coordinates, and the next warm start."""
 
-from functools import lru_cache
-from typing import NamedTuple
-
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ..algebra.dense import multiply
-from ..algebra.places import take
+from ..algebra.places import looked_up, take
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import cross, over_mass
 from ..laws.law import by_row_law
@@ -27,7 +24,7 @@ from ..model.state import State, WarmStart
 from ..model.system import System
 from ..solve.articulated import impulses_on_bodies
 from ..solve.problem import Impulses, RowProblem, RowSolution
-from .layout import GroupLayout, Layout, layout
+from .layout import GroupLayout, Layout, correspondence, layout, places
 from .problem import Assembly
 from .tree import joint_impulses_of_tree
 
@@ -60,11 +57,18 @@ def start_impulses(state: State, plan: Layout | None = None) -> Impulses | None:
         return None
     rows, bounds = start.rows, tuple(start.bounds)
     if plan is not None and plan.tree is not None:
-        same = _correspondence(plan)
-        structure = plan.structure
-        rows = _looked_up(rows, same.rows_there, (structure.rows, structure.nodes))
-        bounds = tuple(take(x, same.coordinates_there, 0) for x in bounds)
+        rows = of_plan(plan, rows)
+        bounds = tuple(take(x, correspondence(plan).coordinates_there, 0) for x in bounds)
     return rows, bounds
+
+
+def of_plan(plan: Layout, x: Array) -> Array:
+    """Numbers (rows, nodes, *batch) in the layout of all rows in that of a plan."""
+    if plan.tree is None:
+        return x
+    structure = plan.structure
+    shape = structure.rows, structure.nodes
+    return looked_up(x, correspondence(plan).rows_there, shape)
 
 
 def warm_start(system: System, solution: RowSolution, plan: Layout | None = None) -> WarmStart:
@@ -82,12 +86,10 @@ def of_all_rows(plan: Layout, solution: RowSolution) -> RowSolution:
     """A solution in the layout of all rows, 0 for those that a tree has no need of."""
     if plan.tree is None:
         return solution
-    same, structure = _correspondence(plan), plan.tree.whole.structure
+    same, structure = correspondence(plan), plan.tree.whole.structure
     shape = structure.rows, structure.nodes
-    impulse = _looked_up(solution.impulse, same.rows_here, shape)
-    bounded = [
-        _looked_up(x, same.coordinates_here, (len(structure.row),)) for x in solution.bounded
-    ]
+    impulse = looked_up(solution.impulse, same.rows_here, shape)
+    bounded = [looked_up(x, same.coordinates_here, (len(structure.row),)) for x in solution.bounded]
     return replace(solution, impulse=impulse, bounded=tuple(bounded))
 
 
@@ -98,20 +100,20 @@ def with_reactions(
     plan, problem = rows.plan, rows.problem
     if rows.held is None:
         return problem, solution
-    change = with_world(rows.twists(solution.impulse)) - rows.free
-    change = change if rows.bent is None else change + rows.bent
+    change, bent = with_world(rows.twists(solution.impulse)) - rows.free, rows.allowed.bent
+    change = change if bent is None else change + bent
     whole, solved = plan.tree.whole, of_all_rows(plan, solution)
     impulse = solved.impulse
     impulse = jnp.broadcast_to(impulse, (*impulse.shape[:2], *change.shape[2:]))
     by_rows = impulses_on_bodies(problem.articulated, solution.impulse)
-    places = _places(whole)
+    where = places(whole)
     at = mechanism, plan, kinematics, rows.held
     for g, members, Λ in joint_impulses_of_tree(*at, change, by_rows):
         for row in whole.groups[g].wrenches:
-            at = np.array([places[g, i, row] for i in members])
+            at = np.array([where[g, i, row] for i in members])
             impulse = impulse.at[at[:, 0], at[:, 1]].set(Λ[row])
-    same, count = _correspondence(plan), (len(whole.structure.row),)
-    signs = [_looked_up(b.sign, same.coordinates_here, count) for b in problem.bounds]
+    same, count = correspondence(plan), (len(whole.structure.row),)
+    signs = [looked_up(b.sign, same.coordinates_here, count) for b in problem.bounds]
     bounds = (replace(b, sign=x) for b, x in zip(problem.bounds, signs, strict=True))
     return replace(problem, bounds=tuple(bounds)), replace(solved, impulse=impulse)
 
@@ -237,60 +239,3 @@ def _limits(
         for slot, bound, λ in slots
         if slot.laws[g][i] is not None and isinstance(laws[slot.laws[g][i]], Limits)
     ]
-
-
-class _Correspondence(NamedTuple):
-    """Where the rows and coordinate rows of two layouts are in each other, -1 where they are not.
-
-    here: of the first layout those of the second; there: of the second those of the first
-    """
-
-    rows_here: np.ndarray
-    coordinates_here: np.ndarray
-    rows_there: np.ndarray
-    coordinates_there: np.ndarray
-
-
-@lru_cache(maxsize=256)
-def _correspondence(plan: Layout) -> _Correspondence:
-    """Of the layout of all rows and of that with a tree."""
-    found, whole = [], plan.tree.whole
-    for own, other in ((whole, plan), (plan, whole)):
-        places, theirs, structure = _places(own), _places(other), own.structure
-        rows = np.full((structure.rows, structure.nodes), -1)
-        for key, at in places.items():
-            if key in theirs:
-                row, node = theirs[key]
-                rows[at] = row * other.structure.nodes + node
-        of_place = {at: key for key, at in places.items()}
-        numbers = zip(other.structure.row, other.structure.node, strict=True)
-        number = {at: i for i, at in enumerate(numbers)}
-        keys = [of_place[at] for at in zip(structure.row, structure.node, strict=True)]
-        coordinates = [number.get(theirs.get(key, (-1, -1)), -1) for key in keys]
-        found += [rows.ravel(), np.array(coordinates, int)]
-    return _Correspondence(*found)
-
-
-@lru_cache(maxsize=256)
-def _places(plan: Layout) -> dict[tuple[int, int, int], tuple[int, int]]:
-    """Row and node of each wrench of a layout by group, place in it, and number of the wrench."""
-    nodes = plan.structure.nodes
-    position = np.arange(nodes) if plan.order is None else np.argsort(plan.order)
-    places, first = {}, 0
-    for part, rows in zip(plan.parts, plan.groups, strict=True):
-        if rows.wrenches:
-            members = plan.members(part)
-            for n, member in enumerate(members):
-                for row, wrench in enumerate(rows.wrenches):
-                    places[part.group, member, wrench] = row, int(position[first + n])
-            first += len(members)
-    return places
-
-
-def _looked_up(x: Array, places: np.ndarray, shape: tuple[int, ...]) -> Array:
-    """Items of x, whose first axes are one, at places; 0 for -1."""
-    flat = x.reshape(-1, *x.shape[len(shape) :])
-    flat = jnp.concatenate([flat, jnp.zeros_like(flat[:1])]) if len(flat) else flat
-    if not len(flat):
-        return jnp.zeros((*shape, *x.shape[len(shape) :]), x.dtype)
-    return take(flat, places % len(flat), 0).reshape(*shape, *x.shape[len(shape) :])

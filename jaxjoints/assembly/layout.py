@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -468,3 +469,51 @@ def _normals(
             start = first[g, coordinate if other is None else other]
             normal += range(start, start + len(group.bodies))
     return tuple(normal) if follows else ()
+
+
+class Correspondence(NamedTuple):
+    """Where the rows and coordinate rows of two layouts are in each other, -1 where they are not.
+
+    here: of the first layout those of the second; there: of the second those of the first
+    """
+
+    rows_here: np.ndarray
+    coordinates_here: np.ndarray
+    rows_there: np.ndarray
+    coordinates_there: np.ndarray
+
+
+@lru_cache(maxsize=256)
+def correspondence(plan: Layout) -> Correspondence:
+    """Of the layout of all rows and of that with a tree."""
+    found, whole = [], plan.tree.whole
+    for own, other in ((whole, plan), (plan, whole)):
+        here, theirs, structure = places(own), places(other), own.structure
+        rows = np.full((structure.rows, structure.nodes), -1)
+        for key, at in here.items():
+            if key in theirs:
+                row, node = theirs[key]
+                rows[at] = row * other.structure.nodes + node
+        of_place = {at: key for key, at in here.items()}
+        numbers = zip(other.structure.row, other.structure.node, strict=True)
+        number = {at: i for i, at in enumerate(numbers)}
+        keys = [of_place[at] for at in zip(structure.row, structure.node, strict=True)]
+        coordinates = [number.get(theirs.get(key, (-1, -1)), -1) for key in keys]
+        found += [rows.ravel(), np.array(coordinates, int)]
+    return Correspondence(*found)
+
+
+@lru_cache(maxsize=256)
+def places(plan: Layout) -> dict[tuple[int, int, int], tuple[int, int]]:
+    """Row and node of each wrench of a layout by group, place in it, and number of the wrench."""
+    nodes = plan.structure.nodes
+    position = np.arange(nodes) if plan.order is None else np.argsort(plan.order)
+    found, first = {}, 0
+    for part, rows in zip(plan.parts, plan.groups, strict=True):
+        if rows.wrenches:
+            members = plan.members(part)
+            for n, member in enumerate(members):
+                for row, wrench in enumerate(rows.wrenches):
+                    found[part.group, member, wrench] = row, int(position[first + n])
+            first += len(members)
+    return found

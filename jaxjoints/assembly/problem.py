@@ -17,13 +17,20 @@ from ..algebra.spatial import over_mass
 from ..model.articulation import Articulation
 from ..model.kinematics import Kinematics, Mechanism, body_twists, with_world
 from ..model.state import State
-from ..solve.articulated import articulated_bodies
+from ..solve.articulated import all_nodes, articulated_bodies
 from ..solve.forces import Bound, Latch, Linear, RowLaw
-from ..solve.problem import RowProblem, body_velocities, coordinate_rows, diagonal, still
+from ..solve.problem import (
+    RowProblem,
+    body_velocities,
+    coordinate_rows,
+    diagonal,
+    row_speeds,
+    still,
+)
 from .group_rows import GroupRows, Interval, group_rows, without
 from .layout import Layout, Slot, layout, tree_layout
 from .targets import Step
-from .tree import HeldBodies, held_bodies, without_rows
+from .tree import Allowed, HeldBodies, held_bodies, without_rows
 
 # The laws of a slot, for each group and each of its coordinate rows; None where there is none.
 SlotLaws = tuple[Slot, list[list[RowLaw | None]]]
@@ -57,22 +64,30 @@ class Assembly:
     """The rows of a mechanism put together, and the bodies on which they act.
 
     problem: of the rows; plan: their layout
-    free: twists of the bodies before any impulse, (6, bodies + 1, *batch) in body axes; start:
-        those that rows see before their impulses, which tree joints allow
+    free: twists of the bodies before any impulse, (6, bodies + 1, *batch) in body axes
+    allowed: those before the impulses of the rows, which tree joints allow
     held: the bodies, where coordinates hold tree joints; else None
-    bent: what twists have beside those that rows see, None for nothing
     """
 
     problem: RowProblem
     free: Array
-    start: Array
+    allowed: Allowed
     plan: Layout = static()
     held: HeldBodies | None = None
-    bent: Array | None = None
 
     def twists(self, impulse: Array) -> Array:
         """Those that rows see after their impulses, (6, bodies, *batch)."""
-        return self.start[:, :-1] + body_velocities(self.problem, impulse)
+        return self.allowed.twists[:, :-1] + body_velocities(self.problem, impulse)
+
+    def row_speeds(self) -> Array:
+        """Speeds of the rows before their impulses, whatever they aim at, (rows, nodes, *batch)."""
+        bodies, parts = self.problem.articulated, []
+        if self.problem.H:
+            parts.append(row_speeds(self.problem, self.allowed.twists))
+        if bodies is not None:
+            size = self.problem.structure.rows, self.problem.structure.along
+            parts.append(bodies.of_rows(self.allowed.coordinates, *size))
+        return all_nodes(parts)
 
 
 def assembled(
@@ -85,6 +100,8 @@ def assembled(
     *,
     tree: Articulation,
     bent: Array | None = None,
+    closing: Array | None = None,
+    push: Array | None = None,
 ) -> Assembly:
     """The rows of all joints, transmissions and laws but those that hold the joints of a tree.
 
@@ -92,22 +109,24 @@ def assembled(
     tree: of the joints that coordinates hold
     bent: what the bodies that its branches place have in a step beside the motion of their bases
         and of their own coordinates, and rows do not see; twists, world axes, (6, branches, *batch)
+    closing, push: as in `held_bodies`
     """
+    resting = jnp.zeros_like(with_world(body_twists(state))) if free is None else free
     if not tree.branches:
         problem = row_problem(mechanism, kinematics, interval, target, free)
-        free = jnp.zeros_like(with_world(body_twists(state))) if free is None else free
-        return Assembly(problem, free, free, layout(mechanism.system))
-    free = jnp.zeros_like(with_world(body_twists(state))) if free is None else free
+        return Assembly(problem, resting, Allowed(resting), layout(mechanism.system))
+    free = resting
     plan = tree_layout(mechanism.system, tree)
     if bent is not None:
         placed = plan.tree.plan.order[len(plan.tree.plan.roots) :]
         bent = take(bent, np.array([tree.bodies.tolist().index(body) for body in placed]), 1)
-    held = held_bodies(mechanism, plan, kinematics, state, interval, target, free, bent)
+    given = bent, closing, push
+    held = held_bodies(mechanism, plan, kinematics, state, interval, target, free, *given)
     allowed = without_rows(held, free)
     interval = replace(interval, bent=allowed.bent)
     at = plan, held, allowed.coordinates
     problem = row_problem(mechanism, kinematics, interval, target, allowed.twists, *at)
-    return Assembly(problem, free, allowed.twists, plan, held, allowed.bent)
+    return Assembly(problem, free, allowed, plan, held)
 
 
 def row_problem(

@@ -1,5 +1,6 @@
 """From kinematics to articulated bodies: what tree joints hold, and how it moves without rows."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ from jax import Array
 
 from ..algebra.compiler import materialize, stored
 from ..algebra.dense import product, product_transposed
-from ..algebra.places import take
+from ..algebra.places import looked_up, take
 from ..algebra.pytree import struct
 from ..algebra.rotation import cross, quat_rotate, quat_to_matrix
 from ..algebra.spatial import Pose
@@ -37,7 +38,7 @@ from ..solve.tree import (
     with_tree,
 )
 from .group_rows import Interval, closing_bias, joint_laws, of_members
-from .layout import Layout
+from .layout import Layout, places
 from .targets import Step
 
 
@@ -68,17 +69,21 @@ def held_bodies(
     target: Step,
     free: Array,
     bent: Array | None = None,
+    closing: Array | None = None,
+    push: Array | None = None,
 ) -> HeldBodies:
     """The bodies of a layout with a tree; the target says what laws ask for, and how errors close.
 
     free: twists of bodies of given motion, among those of all, (6, bodies + 1, *batch) in body axes
-    bent: as in `HeldBodies`
+    bent: as in `HeldBodies`; closing, push: other speeds G v with which errors close, and other
+        impulses of linear laws, than the target asks for; in the layout of all rows, (rows, nodes,
+        *batch)
     """
     at, poses = plan.tree.plan, poses_with_world(state)
     order, bases = np.array(at.order, int), np.array(sum(at.bases, ()), int)
     turn = materialize(quat_to_matrix(take(poses.q, order, 1)))
     inertia = stored(_turned_tensor)(turn, take(mechanism.system.inertia, order, 2))
-    joints = _joints(mechanism, plan, kinematics, interval, target)
+    joints = _joints(mechanism, plan, kinematics, interval, target, closing, push)
     placed = slice(len(at.roots), None)
     turns = turn[:, :, placed]
     S = stored(_turned_twists)(turns, joints.S)
@@ -100,12 +105,12 @@ class Allowed(NamedTuple):
 
     twists: of the bodies, those that rows see, (6, bodies + 1, *batch) in body axes; bent: what
         they have beside, None for nothing
-    coordinates: speeds of those of the tree, (coordinates, joints, *batch)
+    coordinates: speeds of those of the tree, (coordinates, joints, *batch), None for no tree
     """
 
     twists: Array
-    bent: Array | None
-    coordinates: Array
+    bent: Array | None = None
+    coordinates: Array | None = None
 
 
 def without_rows(held: HeldBodies, free: Array) -> Allowed:
@@ -167,7 +172,13 @@ class _Joints(NamedTuple):
 
 
 def _joints(
-    mechanism: Mechanism, plan: Layout, kinematics: Kinematics, interval: Interval, target: Step
+    mechanism: Mechanism,
+    plan: Layout,
+    kinematics: Kinematics,
+    interval: Interval,
+    target: Step,
+    closing: Array | None,
+    push: Array | None,
 ) -> _Joints:
     most, parts = max(plan.tree.plan.coordinates), []
     sides = {(g, i): side for g, i, side in plan.tree.joints}
@@ -179,13 +190,18 @@ def _joints(
         own = [(part.group, i) for i in plan.members(part)]
         found += own
         side, on = [sides[at] for at in own], surface(group, joint)
-        bias = closing_bias(group, joint, interval)
-        closing = on.off(target.closing(bias, joint.rows.error))
-        closing = motion_of_placed(group, joint, side, closing[:, None])[:, 0]
+        first, last = 6 - group.coupling.dof, 6
+        if closing is None:
+            bias = closing_bias(group, joint, interval)
+            closed = target.closing(bias, joint.rows.error)
+        else:
+            closed = _of_wrenches(plan, own, range(first), closing)
+        closed = motion_of_placed(group, joint, side, on.off(closed)[:, None])[:, 0]
         S = motion_of_placed(group, joint, side, on.S)
-        linear = _linear(group, joint, interval, target)
-        stiffness, push = (_padded(x, 0, most) for x in linear)
-        parts.append(_Joints(_padded(S, 1, most), closing, stiffness, push))
+        stiffness, pushed = linear_laws(group, joint, interval, target)
+        pushed = pushed if push is None else _of_wrenches(plan, own, range(first, last), push)
+        stiffness, pushed = (_padded(x, 0, most) for x in (stiffness, pushed))
+        parts.append(_Joints(_padded(S, 1, most), closed, stiffness, pushed))
     order = np.array([found.index((g, i)) for g, i, _ in plan.tree.joints])
 
     def joined(*arrays):
@@ -203,7 +219,23 @@ def _padded(x: Array, axis: int, count: int) -> Array:
     return jnp.pad(x, [(0, missing if i == axis else 0) for i in range(x.ndim)]) if missing else x
 
 
-def _linear(
+def _of_wrenches(
+    plan: Layout, joints: Sequence[tuple[int, int]], wrenches: Sequence[int], x: Array
+) -> Array:
+    """Numbers (rows, nodes, *batch) in the layout of all rows for some wrenches of joints, each a
+    group and a place in it, (wrenches, joints, *batch); 0 where there is no row.
+    """
+    where = places(plan.tree.whole)
+    index = np.full((len(wrenches), len(joints)), -1)
+    for i, wrench in enumerate(wrenches):
+        for j, joint in enumerate(joints):
+            if (*joint, wrench) in where:
+                row, node = where[*joint, wrench]
+                index[i, j] = row * x.shape[1] + node
+    return looked_up(x, index, index.shape)
+
+
+def linear_laws(
     group: JointGroup, joint: JointKinematics, interval: Interval, target: Step
 ) -> tuple[Array, Array]:
     """K and p of the linear laws of each coordinate, (k, n, *batch)."""

@@ -16,8 +16,8 @@ from jax.lax import stop_gradient
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import cross, matvec, quat_multiply, quat_rotate, quat_rotate_inverse
 from ..assembly.group_rows import Interval
-from ..assembly.impulses import effort_impulse
-from ..assembly.problem import row_problem, row_rates
+from ..assembly.impulses import effort_impulse, of_plan, with_reactions
+from ..assembly.problem import assembled, row_problem, row_rates
 from ..assembly.targets import Instant
 from ..model.external import external_wrench
 from ..model.kinematics import (
@@ -34,10 +34,11 @@ from ..solve.problem import (
     RowProblem,
     RowSolution,
     Solver,
-    body_velocities,
     coordinate_rows,
     diagonal,
+    with_coordinate_rows,
 )
+from .scheme import tree_of
 
 # A time in which nothing moves [s]: a spring of 1e5 N/m gives way by less than rounding.
 INSTANT = 1e-15
@@ -97,17 +98,26 @@ def rate_of_change(
 
     # What linear laws give in a time from now on grows at the rate of their forces. What stiffness
     # there is in no time is an armature's.
-    _, (push, resistance), problem = jax.jvp(laws, (h,), (jnp.ones_like(h),), has_aux=True)
-    push = push - resistance * coordinate_rows(problem, problem.rate)
-    # The rows' speeds change at the rate G a + Ġ v.
+    _, (push, resistance), whole = jax.jvp(laws, (h,), (jnp.ones_like(h),), has_aux=True)
+    push = push - resistance * coordinate_rows(whole, whole.rate)
+    # The rows' speeds change at the rate G a + Ġ v, that of tree joints at none.
     _, rate = jax.jvp(speeds, (state, h), (free, jnp.ones_like(h)))
-    rate = jnp.where(problem.compliance > 0, problem.rate / h, rate)
-    u = coordinate_rows(problem, problem.rate)
+    push = with_coordinate_rows(whole.structure, jnp.zeros_like(rate), push)
+    at = mechanism, kinematics, state, interval(h, twist), target
+    rows = assembled(*at, tree=tree_of(solver, mechanism.system), closing=-rate, push=push)
+    rate, speed, push = (of_plan(rows.plan, x) for x in (rate, whole.rate, push))
+    if rows.held is not None:
+        # Coordinates of tree joints have been pushed with the bodies.
+        push = push.at[:, rows.plan.tree.way.nodes :].set(0.0)
+    problem, rate = rows.problem, rate + rows.row_speeds()
+    rate = jnp.where(problem.compliance > 0, speed / h, rate)
+    u, push = (coordinate_rows(problem, x) for x in (speed, push))
     problem, soft = _forces(replace(problem, rate=rate, impulse=push), u, h, touch)
-    solution = solver.solve(problem)
+    rows, solution = replace(rows, problem=problem), solver.solve(problem)
     bounded = [λ + f for λ, f in zip(solution.bounded, soft, strict=True)]
-    changed = with_twists(state, free, body_velocities(problem, solution.impulse))
-    return changed, kinematics, problem, replace(solution, bounded=tuple(bounded))
+    solution = replace(solution, bounded=tuple(bounded))
+    changed = with_twists(state, free, rows.twists(solution.impulse))
+    return changed, kinematics, *with_reactions(mechanism, kinematics, rows, solution)
 
 
 def impact(
@@ -125,15 +135,16 @@ def impact(
     target = Instant(jnp.asarray(touch.reach, h.dtype), h)
     kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
     interval = Interval(h, control, h, twist, state.engagement)
-    problem = row_problem(mechanism, kinematics, interval, target, twist)
+    tree = tree_of(solver, mechanism.system)
+    rows = assembled(mechanism, kinematics, state, interval, target, twist, tree=tree)
     bounds = [
         replace(b, present=jnp.where(b.bias > 0, 0.0, b.present)) if b.upper is None else b
-        for b in problem.bounds
+        for b in rows.problem.bounds
     ]
-    problem = replace(problem, bounds=tuple(bounds))
-    solution = solver.solve(problem)
-    state = with_twists(state, state, body_velocities(problem, solution.impulse))
-    return state, kinematics, problem, solution
+    rows = replace(rows, problem=replace(rows.problem, bounds=tuple(bounds)))
+    solution = solver.solve(rows.problem)
+    state = with_twists(state, state, rows.twists(solution.impulse) - twist[:, :-1])
+    return state, kinematics, *with_reactions(mechanism, kinematics, rows, solution)
 
 
 def _forces(
@@ -158,7 +169,7 @@ def _largest_acceleration(problem: RowProblem) -> Array:
     """Of all rows by what is known, without the forces to be found, shape (*batch)."""
     A = coordinate_rows(problem, diagonal(problem))
     pushed = jnp.max(A * jnp.abs(problem.impulse), axis=0, initial=0.0)
-    return stop_gradient(jnp.max(jnp.abs(problem.rate), axis=(0, 1)) + pushed)
+    return stop_gradient(jnp.max(jnp.abs(problem.rate), axis=(0, 1), initial=0.0) + pushed)
 
 
 def _soft_force(bound: Bound, u: Array, h: Array) -> Array:

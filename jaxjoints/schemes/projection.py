@@ -7,9 +7,9 @@ from ..algebra.pytree import replace
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize, quat_rotate
 from ..assembly.group_rows import Interval
 from ..assembly.layout import Layout
-from ..assembly.problem import aimed_again, row_problem
+from ..assembly.problem import aimed_again, assembled
 from ..assembly.targets import Projection, Surface
-from ..model.articulation import Articulation, articulated
+from ..model.articulation import Articulation, articulated, articulation
 from ..model.kinematics import (
     Kinematics,
     Mechanism,
@@ -27,11 +27,12 @@ from .scheme import NEWTON
 def projected(mechanism: Mechanism, state: State) -> State:
     """State moved by one Newton step towards the joints' surfaces, by the least M-weighted motion.
 
-    Displacements M⁻¹ Gᵀ λ with A λ = -φ; velocities stay as they are.
+    Displacements δ with G δ = -φ; velocities stay as they are.
     """
     kinematics, interval = system_kinematics(mechanism, state), _at_once(mechanism, state)
-    problem = row_problem(mechanism, kinematics, interval, Projection())
-    return displaced(state, body_velocities(problem, NEWTON.solve(problem).impulse))
+    tree = articulation(mechanism.system)
+    rows = assembled(mechanism, kinematics, state, interval, Projection(), tree=tree)
+    return displaced(state, rows.twists(NEWTON.solve(rows.problem).impulse))
 
 
 def projected_along(
@@ -71,8 +72,9 @@ def surface_twists(mechanism: Mechanism, kinematics: Kinematics, state: State) -
     """
     twist, now = with_world(body_twists(state)), jnp.zeros((), state.time.dtype)
     interval = Interval(jnp.ones_like(now), force_time=now)
-    problem = row_problem(mechanism, kinematics, interval, Surface(), twist)
-    return twist + with_world(body_velocities(problem, NEWTON.solve(problem).impulse))
+    tree = articulation(mechanism.system)
+    rows = assembled(mechanism, kinematics, state, interval, Surface(), twist, tree=tree)
+    return with_world(rows.twists(NEWTON.solve(rows.problem).impulse))
 
 
 def displaced(state: State, shift: Array) -> State:

@@ -9,13 +9,13 @@ from jax import Array
 from ..algebra.options import check_count, check_kind
 from ..algebra.pytree import replace, static, struct
 from ..assembly.group_rows import Interval
+from ..assembly.impulses import with_reactions
 from ..assembly.layout import layout, mechanism_of
-from ..assembly.problem import row_problem
+from ..assembly.problem import assembled, row_problem
 from ..assembly.targets import SurfaceVelocity
 from ..laws.drives import Armature
 from ..laws.law import Law
 from ..model.kinematics import (
-    Kinematics,
     Mechanism,
     body_twists,
     joint_coordinates,
@@ -30,14 +30,13 @@ from ..solve.problem import (
     RowProblem,
     RowSolution,
     Solver,
-    body_velocities,
     coordinate_rows,
     speeds,
 )
 from .free_motion import free_velocity
 from .instant import rate_of_change, with_twists
 from .projection import projected
-from .scheme import NEWTON, Scheme, check_laws, elements, step_info
+from .scheme import NEWTON, Scheme, check_laws, elements, step_info, tree_of
 
 # How far along the last rate each stage looks, and its weight, in shares of the step.
 STAGES = ((0.0, 1 / 6), (0.5, 1 / 3), (0.5, 1 / 3), (1.0, 1 / 6))
@@ -45,6 +44,8 @@ STAGES = ((0.0, 1 / 6), (0.5, 1 / 3), (0.5, 1 / 3), (1.0, 1 / 6))
 STABLE = (8.0, 2.785)
 # Steps of the power method that estimates them.
 POWERS = 12
+# Rows that keep velocities on the joints' surfaces are hard whatever their cfm.
+ON_SURFACES = SurfaceVelocity(holds_soft=True)
 
 
 @struct
@@ -125,23 +126,19 @@ class RungeKutta(Scheme):
     def _on_surface(self, mechanism: Mechanism, state: State) -> tuple[State, RowProblem]:
         """State with velocities that its rows allow, by the least M-weighted change; the rows."""
         kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
-        problem = _on_surfaces(mechanism, kinematics, jnp.zeros((), twist.dtype), Control(), twist)
-        impulse = self.solver.solve(problem).impulse
-        q = joint_coordinates(mechanism, kinematics, state)
-        state = replace(state, q=q)
-        return with_twists(state, state, body_velocities(problem, impulse)), problem
+        interval, target = _of_laws(jnp.zeros((), twist.dtype), twist), ON_SURFACES
+        tree = tree_of(self.solver, mechanism.system)
+        rows = assembled(mechanism, kinematics, state, interval, target, twist, tree=tree)
+        solution = self.solver.solve(rows.problem)
+        state = replace(state, q=joint_coordinates(mechanism, kinematics, state))
+        change = rows.twists(solution.impulse) - twist[:, :-1]
+        problem, _ = with_reactions(mechanism, kinematics, rows, solution)
+        return with_twists(state, state, change), problem
 
 
-def _on_surfaces(
-    mechanism: Mechanism,
-    kinematics: Kinematics,
-    force_time: Array,
-    control: Control,
-    twist: Array,
-) -> RowProblem:
-    """Rows that keep velocities on the joints' surfaces, hard whatever their cfm."""
-    interval = Interval(jnp.ones_like(force_time), control, force_time=force_time, twist=twist)
-    return row_problem(mechanism, kinematics, interval, SurfaceVelocity(holds_soft=True), twist)
+def _of_laws(time: Array, twist: Array) -> Interval:
+    """What laws act in a time [s] while bodies move at twists."""
+    return Interval(jnp.ones_like(time), force_time=time, twist=twist)
 
 
 @jax.jit
@@ -154,7 +151,7 @@ def _stiffness(system: System, state: State, dt: Array, solver: Solver) -> tuple
     still = jnp.zeros_like(with_world(body_twists(state)))
 
     def rows(time):
-        return _on_surfaces(mechanism, kinematics, time, Control(), still)
+        return row_problem(mechanism, kinematics, _of_laws(time, still), ON_SURFACES, still)
 
     # Linear laws give k h² + d h in a step of h, and an armature its inertia in any.
     problem, inertia = rows(dt), rows(jnp.zeros_like(dt)).augmented_stiffness

@@ -10,6 +10,7 @@ from jax import Array
 
 from ..assembly.impulses import joint_impulses
 from ..laws.law import Law
+from ..model.articulation import NO_TREE, Articulation, articulation
 from ..model.groups import ConstraintGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     JointKinematics,
@@ -20,7 +21,7 @@ from ..model.kinematics import (
 from ..model.state import Cause, Control, Info, State
 from ..model.system import System
 from ..solve.newton import Newton
-from ..solve.problem import TOLERATED, RowProblem, RowSolution
+from ..solve.problem import TOLERATED, RowProblem, RowSolution, Solver
 
 NEWTON = Newton()
 # Error above which a rigid joint is far open [m or rad].
@@ -62,6 +63,11 @@ class Scheme(ABC):
         Called with concrete numbers only.
         """
         return
+
+
+def tree_of(solver: Solver, system: System) -> Articulation:
+    """The tree joints that a solver leaves to the bodies."""
+    return articulation(system) if solver.by_bodies else NO_TREE
 
 
 def step_info(

@@ -36,8 +36,6 @@ from ..model.kinematics import (
 )
 from ..model.state import Control, Info, State
 from ..model.system import System
-from ..solve.gauss_seidel import ProjectedGaussSeidel
-from ..solve.newton import Newton
 from ..solve.problem import Solver
 from .free_motion import free_velocity
 from .projection import projected_along
@@ -50,22 +48,22 @@ Joints = Literal["coordinates", "rows"]
 
 @struct
 class SemiImplicitEuler(Scheme):
-    """Semi-implicit Euler with ERP, ODE's scheme: new velocities, then positions from them.
+    """Semi-implicit Euler: new velocities, then positions from them.
 
     solver: what finds the impulses; `Newton(smoothing=ν)` lets gradients feel bounds
     projections: steps that move positions back on the joints' surfaces after each step, along the
         rows of its start, whose factor they share: each leaves about h ω of the error, ω the speed
         at which bodies turn
-    joints: what holds them. "rows": bodies move one by one and rows pull them back onto their
-        joints, as in ODE and ArtiSynth. This conserves the momenta of what floats freely to
-        rounding, and brakes what turns about an axis off its centre of mass by a share of order
-        (h ω)² in each step. "coordinates": joints that make a tree (see `articulation`) are
+    joints: what holds them. "coordinates": joints that make a tree (see `articulation`) are
         displaced by their own speeds, ν⁺ = ν + h ν̇ with the acceleration ν̇ where the step starts,
         and bodies follow, as in MuJoCo, Drake and Pinocchio. Such joints do not gape, their
         velocities are on their surfaces, and a wheel keeps its speed. Loops, contacts and whatever
-        else connects bodies stay rows. The gyroscopic terms are explicit: the energy of a body
-        that tumbles on a joint, at a rate Ω of its nutation, grows by a share of about h Ω²/2 in a
-        second
+        else connects bodies are rows with ERP and CFM. The gyroscopic terms are explicit: the
+        energy of a body that tumbles on a joint, at a rate Ω of its nutation, grows by a share of
+        about h Ω²/2 in a second. "rows": bodies move one by one and rows pull them back onto their
+        joints, as in ODE and ArtiSynth. This conserves the momenta of what floats freely to
+        rounding, and brakes what turns about an axis off its centre of mass by a share of order
+        (h ω)² in each step
 
     The following belong to "rows"; "coordinates" takes the defaults alone:
 
@@ -97,9 +95,9 @@ class SemiImplicitEuler(Scheme):
                     f"SemiImplicitEuler: {field} {value!r} belongs to joints='rows'; take that, or "
                     f"leave {field} out"
                 )
-        if self.joints == "coordinates" and isinstance(self.solver, ProjectedGaussSeidel):
+        if self.joints == "coordinates" and not self.solver.by_bodies:
             raise ValueError(
-                "SemiImplicitEuler: ProjectedGaussSeidel moves bodies row by row; take "
+                f"SemiImplicitEuler: {type(self.solver).__name__} moves bodies row by row; take "
                 "joints='rows', or Newton()"
             )
 
@@ -151,8 +149,7 @@ class SemiImplicitEuler(Scheme):
 
     def ends_on_surfaces(self, system: System) -> bool:
         """See `Scheme.ends_on_surfaces`: tree joints are, what closes loops is not."""
-        exact = isinstance(self.solver, Newton)
-        return exact and self.joints == "coordinates" and articulation(system).complete
+        return self.joints == "coordinates" and articulation(system).complete
 
     def at_solution(self) -> "SemiImplicitEuler | None":
         """See `Scheme.at_solution`."""

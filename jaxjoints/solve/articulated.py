@@ -323,7 +323,7 @@ def _of_all(bodies: ArticulatedBodies, total: Array, twists: Array) -> Array:
     return with_tree(bodies.tree, alone, twists)
 
 
-def _all_nodes(parts: Sequence[Array]) -> Array:
+def all_nodes(parts: Sequence[Array]) -> Array:
     """Numbers of the nodes that act on bodies and of those along coordinates."""
     if len(parts) == 1:
         return parts[0]
@@ -341,14 +341,15 @@ def impulses_on_bodies(bodies: ArticulatedBodies, impulse: Array) -> Array:
 def mobility(bodies: ArticulatedBodies, rows: int, nodes: int) -> Array:
     """Diagonal of A of all rows, (rows, nodes, *batch)."""
     acting = bodies.way.nodes
-    parts = []
+    batch, dtype = bodies.tree.stiffness.shape[2:], bodies.tree.stiffness.dtype
+    parts = [] if nodes else [jnp.zeros((rows, 0, *batch), dtype)]
     if acting:
         diagonal = bodies.coupled.diagonal
         parts.append(jnp.stack([diagonal[i, i] for i in range(rows)]))
     if nodes > acting:
         along = mobilities(bodies.tree, bodies.factor)
         parts.append(bodies.of_rows(along, rows, nodes - acting))
-    return _all_nodes(parts)
+    return all_nodes(parts)
 
 
 def blocks(bodies: ArticulatedBodies, factors: TreeFactor) -> Blocks:

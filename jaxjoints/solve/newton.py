@@ -6,7 +6,7 @@ smoothing. How the solution is differentiated is a record of its own (`derivativ
 """
 
 from functools import partial
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import jax.numpy as jnp
 from jax import Array
@@ -54,6 +54,7 @@ class Newton(Solver):
     rescue: int = static(default=100)
     friction: Friction = static(default="coupled")
     derivative: Derivative = Implicit()
+    by_bodies: ClassVar[bool] = True
 
     def __post_init__(self):
         check_not_negative("Newton", "smoothing", self.smoothing)
@@ -108,6 +109,7 @@ class AtSolution(Solver):
     """Newton's derivative where the start is the solution: there is nothing left to iterate."""
 
     newton: Newton
+    by_bodies: ClassVar[bool] = True
 
     @property
     def smoothing(self) -> Array | float:

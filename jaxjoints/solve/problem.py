@@ -10,6 +10,7 @@ impulses λ_k (`bounds`). A solver returns impulses and a residual.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -177,9 +178,12 @@ class Solver(ABC):
     """What finds the impulses of a problem: base of all solvers, frozen records of settings.
 
     smoothing: ν of the bounds [m/s or rad/s], 0 for sharp bounds (see `bounds`)
+    by_bodies: whether the solver takes problems on articulated bodies (`RowProblem.articulated`);
+        for others all joints are rows
     """
 
     smoothing: Array | float = 0.0
+    by_bodies: ClassVar[bool] = False
 
     @abstractmethod
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
