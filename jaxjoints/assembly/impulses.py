@@ -22,8 +22,14 @@ from ..model.kinematics import (
 )
 from ..model.state import State, WarmStart
 from ..model.system import System
-from ..solve.articulated import impulses_on_bodies
-from ..solve.problem import Impulses, RowProblem, RowSolution
+from ..solve.articulated import coordinate_speeds, impulses_on_bodies
+from ..solve.problem import (
+    Impulses,
+    RowProblem,
+    RowSolution,
+    coordinate_rows,
+    with_coordinate_rows,
+)
 from .layout import GroupLayout, Layout, correspondence, layout, places
 from .problem import Assembly
 from .tree import joint_impulses_of_tree
@@ -105,10 +111,19 @@ def with_reactions(
     whole, solved = plan.tree.whole, of_all_rows(plan, solution)
     impulse = solved.impulse
     impulse = jnp.broadcast_to(impulse, (*impulse.shape[:2], *change.shape[2:]))
-    by_rows = impulses_on_bodies(problem.articulated, solution.impulse)
+    bodies, held = problem.articulated, rows.held
+    by_rows = impulses_on_bodies(bodies, solution.impulse)
+    # What laws exert is the sum of their own numbers: rows and wrenches round it to their size.
+    pairs = zip(problem.bounds, solution.bounded, strict=True)
+    bounded = sum((b.sign * λ for b, λ in pairs), problem.impulse)
+    along = coordinate_rows(problem, solution.impulse)
+    along = jnp.where(problem.augmented_stiffness > 0, along, bounded)
+    along = with_coordinate_rows(problem.structure, solution.impulse, along)
+    speeds = rows.allowed.coordinates + coordinate_speeds(bodies, solution.impulse)
+    laws = held.push - held.tree.stiffness * speeds + bodies.of_coordinates(along)
     where = places(whole)
-    at = mechanism, plan, kinematics, rows.held
-    for g, members, Λ in joint_impulses_of_tree(*at, change, by_rows):
+    at = mechanism, plan, kinematics, held
+    for g, members, Λ in joint_impulses_of_tree(*at, change, by_rows, laws):
         for row in whole.groups[g].wrenches:
             at = np.array([where[g, i, row] for i in members])
             impulse = impulse.at[at[:, 0], at[:, 1]].set(Λ[row])

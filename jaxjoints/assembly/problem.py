@@ -100,7 +100,7 @@ def assembled(
     *,
     tree: Articulation,
     bent: Array | None = None,
-    closing: Array | None = None,
+    rate: Array | None = None,
     push: Array | None = None,
 ) -> Assembly:
     """The rows of all joints, transmissions and laws but those that hold the joints of a tree.
@@ -109,7 +109,7 @@ def assembled(
     tree: of the joints that coordinates hold
     bent: what the bodies that its branches place have in a step beside the motion of their bases
         and of their own coordinates, and rows do not see; twists, world axes, (6, branches, *batch)
-    closing, push: as in `held_bodies`
+    rate, push: as in `held_bodies`
     """
     resting = jnp.zeros_like(with_world(body_twists(state))) if free is None else free
     if not tree.branches:
@@ -120,7 +120,7 @@ def assembled(
     if bent is not None:
         placed = plan.tree.plan.order[len(plan.tree.plan.roots) :]
         bent = take(bent, np.array([tree.bodies.tolist().index(body) for body in placed]), 1)
-    given = bent, closing, push
+    given = bent, rate, push
     held = held_bodies(mechanism, plan, kinematics, state, interval, target, free, *given)
     allowed = without_rows(held, free)
     interval = replace(interval, bent=allowed.bent)

@@ -1,6 +1,7 @@
 """From kinematics to articulated bodies: what tree joints hold, and how it moves without rows."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -69,21 +70,22 @@ def held_bodies(
     target: Step,
     free: Array,
     bent: Array | None = None,
-    closing: Array | None = None,
+    rate: Array | None = None,
     push: Array | None = None,
 ) -> HeldBodies:
     """The bodies of a layout with a tree; the target says what laws ask for, and how errors close.
 
     free: twists of bodies of given motion, among those of all, (6, bodies + 1, *batch) in body axes
-    bent: as in `HeldBodies`; closing, push: other speeds G v with which errors close, and other
-        impulses of linear laws, than the target asks for; in the layout of all rows, (rows, nodes,
-        *batch)
+    bent: as in `HeldBodies`
+    rate, push: speeds of the rows while bodies rest, which joints are to end, and impulses of
+        linear laws; in place of what the target asks for, and in the layout of all rows, (rows,
+        nodes, *batch)
     """
     at, poses = plan.tree.plan, poses_with_world(state)
     order, bases = np.array(at.order, int), np.array(sum(at.bases, ()), int)
     turn = materialize(quat_to_matrix(take(poses.q, order, 1)))
     inertia = stored(_turned_tensor)(turn, take(mechanism.system.inertia, order, 2))
-    joints = _joints(mechanism, plan, kinematics, interval, target, closing, push)
+    joints = _joints(mechanism, plan, kinematics, interval, target, rate, push)
     placed = slice(len(at.roots), None)
     turns = turn[:, :, placed]
     S = stored(_turned_twists)(turns, joints.S)
@@ -137,16 +139,19 @@ def joint_impulses_of_tree(
     held: HeldBodies,
     change: Array,
     by_rows: Array,
+    laws: Array,
 ) -> list[tuple[int, np.ndarray, Array]]:
     """Impulses of all six rows of the tree joints: group, places in it, and (6, n, *batch).
 
     change: of the bodies' twists beside that without joints, (6, bodies + 1, *batch) in body axes;
         by_rows: impulses on the bodies by the rows that act on them
+    laws: impulses of all laws along the coordinates, (coordinates, joints, *batch)
     """
     tree = held.tree
     own = momentum(tree, of_tree(tree, change)) - of_tree(tree, by_rows)
     on_bodies = with_tree(tree, by_rows, on_joints(tree, own))
     sides = {(g, i): side for g, i, side in plan.tree.joints}
+    number = {(g, i): joint for joint, (g, i, _) in enumerate(plan.tree.joints)}
     result = []
     for part, rows in zip(plan.parts, plan.groups, strict=True):
         if not rows.of_tree:
@@ -156,7 +161,11 @@ def joint_impulses_of_tree(
         side = [sides[part.group, i] for i in members]
         body = np.where(side, group.parent, group.child)
         wrench = wrench_on_placed(group, joint, side, on_bodies[:, body])
-        result.append((part.group, np.array(members), surface(group, joint).of_rows(wrench)))
+        k = group.coupling.dof
+        own = take(laws[:k], np.array([number[part.group, i] for i in members]), 1)
+        hold = surface(group, joint).of_rows(wrench)[: 6 - k]
+        own = jnp.broadcast_to(own, (k, *hold.shape[1:]))
+        result.append((part.group, np.array(members), jnp.concatenate([hold, own])))
     return result
 
 
@@ -177,7 +186,7 @@ def _joints(
     kinematics: Kinematics,
     interval: Interval,
     target: Step,
-    closing: Array | None,
+    rate: Array | None,
     push: Array | None,
 ) -> _Joints:
     most, parts = max(plan.tree.plan.coordinates), []
@@ -191,17 +200,18 @@ def _joints(
         found += own
         side, on = [sides[at] for at in own], surface(group, joint)
         first, last = 6 - group.coupling.dof, 6
-        if closing is None:
+        stiffness, pushed = _linear_laws(group, joint, interval, target)
+        if rate is None:
             bias = closing_bias(group, joint, interval)
-            closed = target.closing(bias, joint.rows.error)
+            closing = target.closing(bias, joint.rows.error)
         else:
-            closed = _of_wrenches(plan, own, range(first), closing)
-        closed = motion_of_placed(group, joint, side, on.off(closed)[:, None])[:, 0]
+            given = partial(_of_wrenches, plan, own)
+            closing, along = -given(range(first), rate), given(range(first, last), rate)
+            pushed = given(range(first, last), push) - stiffness * along
+        closing = motion_of_placed(group, joint, side, on.off(closing)[:, None])[:, 0]
         S = motion_of_placed(group, joint, side, on.S)
-        stiffness, pushed = linear_laws(group, joint, interval, target)
-        pushed = pushed if push is None else _of_wrenches(plan, own, range(first, last), push)
         stiffness, pushed = (_padded(x, 0, most) for x in (stiffness, pushed))
-        parts.append(_Joints(_padded(S, 1, most), closed, stiffness, pushed))
+        parts.append(_Joints(_padded(S, 1, most), closing, stiffness, pushed))
     order = np.array([found.index((g, i)) for g, i, _ in plan.tree.joints])
 
     def joined(*arrays):
@@ -235,7 +245,7 @@ def _of_wrenches(
     return looked_up(x, index, index.shape)
 
 
-def linear_laws(
+def _linear_laws(
     group: JointGroup, joint: JointKinematics, interval: Interval, target: Step
 ) -> tuple[Array, Array]:
     """K and p of the linear laws of each coordinate, (k, n, *batch)."""

@@ -16,7 +16,7 @@ from jax.lax import stop_gradient
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import cross, matvec, quat_multiply, quat_rotate, quat_rotate_inverse
 from ..assembly.group_rows import Interval
-from ..assembly.impulses import effort_impulse, of_plan, with_reactions
+from ..assembly.impulses import effort_impulse, of_all_rows, of_plan, with_reactions
 from ..assembly.problem import assembled, row_problem, row_rates
 from ..assembly.targets import Instant
 from ..model.external import external_wrench
@@ -44,7 +44,7 @@ from .scheme import tree_of
 INSTANT = 1e-15
 # Acceleration that keeps friction at its bound where a joint slides, in multiples of the largest
 # one without it. More would leave float32 fewer digits.
-SLIDING = 100.0
+SLIDING = 30.0
 
 
 @struct
@@ -104,7 +104,7 @@ def rate_of_change(
     _, rate = jax.jvp(speeds, (state, h), (free, jnp.ones_like(h)))
     push = with_coordinate_rows(whole.structure, jnp.zeros_like(rate), push)
     at = mechanism, kinematics, state, interval(h, twist), target
-    rows = assembled(*at, tree=tree_of(solver, mechanism.system), closing=-rate, push=push)
+    rows = assembled(*at, tree=tree_of(solver, mechanism.system), rate=rate, push=push)
     rate, speed, push = (of_plan(rows.plan, x) for x in (rate, whole.rate, push))
     if rows.held is not None:
         # Coordinates of tree joints have been pushed with the bodies.
@@ -114,10 +114,11 @@ def rate_of_change(
     u, push = (coordinate_rows(problem, x) for x in (speed, push))
     problem, soft = _forces(replace(problem, rate=rate, impulse=push), u, h, touch)
     rows, solution = replace(rows, problem=problem), solver.solve(problem)
-    bounded = [λ + f for λ, f in zip(solution.bounded, soft, strict=True)]
-    solution = replace(solution, bounded=tuple(bounded))
     changed = with_twists(state, free, rows.twists(solution.impulse))
-    return changed, kinematics, *with_reactions(mechanism, kinematics, rows, solution)
+    problem, found = with_reactions(mechanism, kinematics, rows, solution)
+    known = of_all_rows(rows.plan, replace(solution, bounded=tuple(soft))).bounded
+    bounded = tuple(λ + f for λ, f in zip(found.bounded, known, strict=True))
+    return changed, kinematics, problem, replace(found, bounded=bounded)
 
 
 def impact(

@@ -262,13 +262,26 @@ def velocities(bodies: ArticulatedBodies, impulse: Array) -> tuple[Array, Array]
     """Changes of the bodies' twists in their axes after impulses of all rows, (6, bodies + 1,
     *batch), and of the speeds of the rows along coordinates; differentiable.
     """
-    acting = bodies.way.nodes
-    total = _total(bodies, impulse[:, :acting])
+    total, speeds, twists = _moved_by(bodies, impulse)
+    along = bodies.of_rows(speeds, impulse.shape[0], impulse.shape[1] - bodies.way.nodes)
+    return _of_all(bodies, total, twists), along
+
+
+def coordinate_speeds(bodies: ArticulatedBodies, impulse: Array) -> Array:
+    """Changes of the speeds of all coordinates after impulses of all rows, (coordinates, joints,
+    *batch); differentiable.
+    """
+    return _moved_by(bodies, impulse)[1]
+
+
+def _moved_by(bodies: ArticulatedBodies, impulse: Array) -> tuple[Array, Array, Array]:
+    """What impulses of all rows are on the bodies, and the speeds of coordinates and twists of the
+    bodies of the tree, world axes, that they cause.
+    """
+    total = _total(bodies, impulse[:, : bodies.way.nodes])
     push, along = of_tree(bodies.tree, total), bodies.of_coordinates(impulse)
     at, twists = response(bodies.tree, bodies.factor, push, along)
-    size = impulse.shape[0], impulse.shape[1] - acting
-    along = bodies.of_rows(at.coordinates, *size)
-    return _of_all(bodies, total, twists), along
+    return total, at.coordinates, twists
 
 
 def total_wrench(H: Sequence[Array], sides: Sequence, bodies: int, impulse: Array) -> Array | None:
