@@ -251,3 +251,11 @@ def test_pages_of_the_reference_link_to_pages_that_exist(reference):
         for link in re.findall(r'href="([^"#:]+\.html)', page):
             target = (Path("/") / name).parent / link
             assert str(Path(os.path.normpath(target)).relative_to("/")) in reference, (name, link)
+
+
+def test_a_step_goes_as_its_page_says(capsys):
+    page = (PACKAGE / "STEP.md").read_text(encoding="utf-8")
+    code = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    with jax.enable_x64(False):
+        exec(compile(code, "STEP.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)  # (.*)", code)
