@@ -32,8 +32,8 @@ MECHANISMS = {"three-link chain": chain(3), "four-bar": four_bar()}
 SCHEMES = {
     "semi-implicit Euler": jj.SemiImplicitEuler(),
     "the same, one projection": jj.SemiImplicitEuler(projections=1),
-    "by coordinates": jj.SemiImplicitEuler(joints="coordinates"),
-    "by coordinates, one projection": jj.SemiImplicitEuler(joints="coordinates", projections=1),
+    "by rows": jj.SemiImplicitEuler(joints="rows"),
+    "by rows, one projection": jj.SemiImplicitEuler(joints="rows", projections=1),
     "RATTLE": jj.Rattle(),
     "RK4": jj.RungeKutta(),
 }
