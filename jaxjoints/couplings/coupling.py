@@ -22,6 +22,7 @@ which is the fastest. A coupling of any kind may add constraints on velocities o
 (rolling): see `nonholonomic`.
 """
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -270,7 +271,9 @@ def has_orthonormal_rows(coupling: Coupling) -> bool:
     """Whether G of a lower pair or of a regular coupling is as `Coupling.regular` says."""
     if not isinstance(coupling, Chart):
         return True
-    return coupling.length == 1.0 and not overrides(coupling, Chart.complement)
+    # A field of this name, such as that of a rod, is a number that is not known here.
+    own = "length" in {field.name for field in dataclasses.fields(coupling)}
+    return not own and type(coupling).length == 1.0 and not overrides(coupling, Chart.complement)
 
 
 @struct

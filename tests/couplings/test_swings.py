@@ -49,7 +49,8 @@ DURATION = 5.0
 DT = 2.5e-3
 # A step leaves (h ω)²/2 of a metre and projection along its rows about h ω of that each time, where
 # projection along new rows leaves the square; h ω is 0.013 at most here.
-PROJECTED, BARE = SemiImplicitEuler(projections=2), SemiImplicitEuler()
+BARE = SemiImplicitEuler(joints="rows")
+PROJECTED = replace(BARE, projections=2)
 HELD, ERP = 1e-9, 0.2
 FIRST_ORDER = (0.8, 1.2)  # range of measured orders of convergence
 MASS = 1.0
