@@ -196,10 +196,6 @@ class Projection(Step):
         """See `Step.hard`."""
         return rows.hard.error, jnp.zeros_like(rows.hard.compliance)
 
-    def closing(self, bias: Array, error: Array) -> Array:
-        """See `Step.closing`."""
-        return -error
-
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
         """See `Step.off`: what is soft stays where it is."""
         if rows.rigid and rows.structural.all():

@@ -7,7 +7,7 @@ from ..algebra.pytree import replace
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize, quat_rotate
 from ..assembly.group_rows import Interval
 from ..assembly.layout import Layout
-from ..assembly.problem import aimed_again, assembled
+from ..assembly.problem import aimed_again, assembled, row_problem
 from ..assembly.targets import Projection, Surface
 from ..model.articulation import Articulation, articulated, articulation
 from ..model.kinematics import (
@@ -27,12 +27,11 @@ from .scheme import NEWTON
 def projected(mechanism: Mechanism, state: State) -> State:
     """State moved by one Newton step towards the joints' surfaces, by the least M-weighted motion.
 
-    Displacements δ with G δ = -φ; velocities stay as they are.
+    Displacements M⁻¹ Gᵀ λ with A λ = -φ; velocities stay as they are.
     """
     kinematics, interval = system_kinematics(mechanism, state), _at_once(mechanism, state)
-    tree = articulation(mechanism.system)
-    rows = assembled(mechanism, kinematics, state, interval, Projection(), tree=tree)
-    return displaced(state, rows.twists(NEWTON.solve(rows.problem).impulse))
+    problem = row_problem(mechanism, kinematics, interval, Projection())
+    return displaced(state, body_velocities(problem, NEWTON.solve(problem).impulse))
 
 
 def projected_along(
