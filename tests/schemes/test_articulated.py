@@ -17,6 +17,7 @@ from jaxjoints import (
     Constraint,
     CoulombFriction,
     Cylindrical,
+    DoubleHinge,
     Fixed,
     Gimbal,
     Helical,
@@ -64,6 +65,8 @@ class RegularScrew(Screw):
 
 TREE_COUPLINGS = {
     "Universal": Universal(mechanisms.X, mechanisms.Y),
+    # Its rows are not orthonormal.
+    "DoubleHinge": DoubleHinge(0.5),
     "Gimbal": Gimbal(),
     "Ball": Ball(),
     "Cylindrical": Cylindrical((0.0, 0.6, 0.8)),
@@ -128,7 +131,7 @@ def rates(system, state):
 
 FORMS = ("forwards", "backwards", "floating")
 CASES = {f"{name} {form}" for name in TREE_COUPLINGS for form in FORMS}
-DEFAULT = ("Universal forwards", "Planar backwards", "Gimbal floating")
+DEFAULT = ("Universal forwards", "DoubleHinge forwards", "Planar backwards", "Gimbal floating")
 SLOW = ("Chain forwards", "Screw backwards", "Ball floating")
 
 
@@ -173,6 +176,22 @@ def test_a_coupling_that_states_to_be_a_lower_pair_and_is_none_is_refused():
     world.body("pin", mass=1.0, inertia=(0.1, 0.1, 0.1))
     with pytest.raises(ValueError, match="joint 'round': Crank.lower_pair .* leave lower_pair out"):
         world.joint("round", Crank(0.5), child="pin")
+
+
+@struct
+class LongRows(Slider):
+    """A slider whose rows are twice as long."""
+
+    def rows(self, T, q, t):
+        found = super().rows(T, q, t)
+        return replace(found, W=2 * found.W)
+
+
+def test_a_lower_pair_without_orthonormal_rows_is_refused():
+    world = SystemBuilder()
+    world.body("pin", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    with pytest.raises(ValueError, match="joint 'rail': LongRows.lower_pair .* unit length"):
+        world.joint("rail", LongRows(mechanisms.X), child="pin")
 
 
 def test_joints_whose_coordinates_are_singular_somewhere_stay_rows():
