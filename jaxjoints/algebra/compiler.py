@@ -8,16 +8,15 @@ What JAX does not promise to keep is imported in this file alone, with a substit
 that lack it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType
 
 try:
     from jax.custom_derivatives import SymbolicZero
@@ -85,8 +84,7 @@ def disabled(*names: str) -> Iterator[None]:
 @contextmanager
 def traced_for(target: str) -> Iterator[None]:
     """Programs traced within it are made for one of the `TARGETS`, and not for the devices that
-    JAX takes by default; for tests, and to look at programs for devices that are not there. Those
-    that are made for a GPU run elsewhere too, see `launch`.
+    JAX takes by default; for tests, and to look at programs for devices that are not there.
     """
     if target not in TARGETS:
         raise ValueError(f"traced_for: {target!r} is none of {', '.join(TARGETS)}")
@@ -115,53 +113,8 @@ def platform() -> str:
 
 
 def on_gpu() -> bool:
-    """Whether a program is traced for a GPU, where its large parts are kernels written by hand.
-
-    XLA on GPUs does not fuse what reads slices of what it writes: a factorization and two solves
-    of a chain of 10 are 85 kernels, which move 37 kB for each environment (jaxlib 0.10). As one
-    kernel of Pallas they move 4 kB.
-
-    XLA cannot divide such a kernel among devices, and would gather the batch for it. So where there
-    are several, kernels are for what `shard_map` gives to each.
-    """
-    if platform() != "gpu":
-        return False
-    # The devices that are there say nothing of one that is only described.
-    count = 1 if _target else jax.device_count("gpu")
-    axes = jax.sharding.get_abstract_mesh().axis_types
-    in_shard_map = bool(axes) and all(axis == AxisType.Manual for axis in axes)
-    return in_shard_map or count == 1
-
-
-def launch(
-    kernel: Callable,
-    name: str,
-    programs: int,
-    outputs: Sequence[jax.ShapeDtypeStruct],
-    inputs: Sequence[Any],
-) -> list[Array]:
-    """Arrays that a kernel for GPUs writes, which so many programs of one warp each compute.
-
-    Where the program runs is decided when JAX lowers it, for a GPU or for what else is asked for:
-    there JAX interprets the kernel, five to ten times as slow as a CPU's program of a chain of 10.
-
-    kernel: of references to the inputs and to the outputs; see `part`
-    """
-    from jax.experimental import pallas
-    from jax.experimental.pallas import triton
-
-    call = partial(pallas.pallas_call, kernel, out_shape=list(outputs), grid=(programs,), name=name)
-    compiled = call(compiler_params=triton.CompilerParams(num_warps=1, num_stages=1))
-    return lax.platform_dependent(
-        *inputs, cuda=compiled, rocm=compiled, default=call(interpret=True)
-    )
-
-
-def part(size: int) -> Any:
-    """The items of an axis that fall to this program of a kernel, so many for each."""
-    from jax.experimental import pallas
-
-    return pallas.ds(pallas.program_id(0) * size, size)
+    """Whether a program is traced for a GPU, where XLA fuses other things than on a CPU."""
+    return platform() == "gpu"
 
 
 def once(function: F) -> F:

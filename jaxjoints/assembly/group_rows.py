@@ -89,8 +89,6 @@ def group_rows(
 ) -> list[GroupRows | None]:
     """The rows of all parts of groups of joints, of transmissions, then of constraints; None for a
     part without rows.
-
-    A system without any has one more group, of a row that does not exist, where no tree holds it.
     """
     system = mechanism.system
     joints, transmissions = len(system.groups), len(system.groups) + len(system.transmissions)
@@ -106,8 +104,7 @@ def group_rows(
         group, at = system.constraints[g - transmissions], kinematics.constraints[g - transmissions]
         return _constraint_rows(group, rows, at, interval)
 
-    groups = [of_part(*each) for each in zip(plan.parts, plan.groups, strict=True)]
-    return groups if any(groups) or plan.tree else [*groups, _no_rows(mechanism)]
+    return [of_part(*each) for each in zip(plan.parts, plan.groups, strict=True)]
 
 
 def of_members(
@@ -154,25 +151,6 @@ def without(group: GroupRows, off: Array | np.ndarray | None) -> GroupRows:
     )
     H = _switched(group.H, on)
     return replace(group, H=H, on=on if group.on is None else on * group.on)
-
-
-def _no_rows(mechanism: Mechanism) -> GroupRows:
-    """A row without wrench, between the world and the world."""
-    mass = mechanism.inverse_mass
-    none = jnp.zeros((1, 1, *(1,) * (mass.ndim - 1)), mass.dtype)
-    world = np.array([-1])
-    return GroupRows(
-        layout=GroupLayout((0,), bilateral=1, extra=0, first=0, held=(), coordinates=()),
-        H=(jnp.zeros((6, *none.shape), mass.dtype),) * 2,
-        bodies=(world, world),
-        hard=Hard(none, none, none, none),
-        q=none,
-        laws=(),
-        structural=np.array([True]),
-        rigid=True,
-        soft=False,
-        on=None,
-    )
 
 
 def _joint_rows(

@@ -22,7 +22,7 @@ from ..model.kinematics import (
 )
 from ..model.state import State, WarmStart
 from ..model.system import System
-from ..solve.articulated import coordinate_speeds, impulses_on_bodies
+from ..solve.bodies import coordinate_speeds, impulses_on_bodies
 from ..solve.problem import (
     Impulses,
     RowProblem,
@@ -111,7 +111,7 @@ def with_reactions(
     whole, solved = plan.tree.whole, of_all_rows(plan, solution)
     impulse = solved.impulse
     impulse = jnp.broadcast_to(impulse, (*impulse.shape[:2], *change.shape[2:]))
-    bodies, held = problem.articulated, rows.held
+    bodies, held = problem.bodies, rows.held
     by_rows = impulses_on_bodies(bodies, solution.impulse)
     # What laws exert is the sum of their own numbers: rows and wrenches round it to their size.
     pairs = zip(problem.bounds, solution.bounded, strict=True)

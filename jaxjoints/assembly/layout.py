@@ -12,9 +12,9 @@ from ..laws.law import Law, by_row_law
 from ..model.articulation import Articulation
 from ..model.kinematics import Mechanism, prepare
 from ..model.system import System
-from ..solve.articulated import Paths, paths
+from ..solve.bodies import paths
 from ..solve.forces import Bound, Hard, Latch, Linear
-from ..solve.graph import elimination_plan, is_tree
+from ..solve.graph import is_tree
 from ..solve.problem import RowStructure
 from ..solve.tree import TreePlan
 
@@ -131,15 +131,12 @@ class Layout:
 class TreeLayout:
     """What it takes that coordinates hold the tree joints of a system.
 
-    plan: of the bodies; way: of the rows that act on them; along: where rows along coordinates of
-        tree joints stand, see `ArticulatedBodies`
+    along: where rows along coordinates of tree joints stand, see `Bodies`
     joints: of each joint in the order of the plan its group, its place there, and the side that it
         places (0: the child)
     whole: layout of all rows, where none of the joints is held so
     """
 
-    plan: TreePlan
-    way: Paths
     along: tuple[tuple[int, int, int, int], ...]
     joints: tuple[tuple[int, int, int], ...]
     whole: "Layout"
@@ -161,7 +158,8 @@ def tree_layout(system: System, tree: Articulation) -> Layout:
     where = {j: (g, i) for g, group in enumerate(system.groups) for i, j in enumerate(group.joints)}
     branches = tuple((*where[b.joint], b.side, b.body, b.base) for b in tree.branches)
     whole = layout(system)
-    return _tree_layout(_facts(system), system.topology.moving, branches, whole)
+    facts, moving = _facts(system), system.topology.moving
+    return _layout(facts, moving, whole.rigid, whole.engages, branches, whole)
 
 
 def _facts(system: System) -> tuple["_Group", ...]:
@@ -256,79 +254,17 @@ def _laws(laws: tuple[Law, ...]) -> tuple[_Law, ...]:
 
 @lru_cache(maxsize=256)
 def _layout(
-    groups: tuple[_Group, ...], moving: tuple[bool, ...], rigid: bool, engages: bool
-) -> Layout:
-    rows = tuple(group.rows for group in groups)
-    # A node is a joint or transmission that has rows: the group, and which of it.
-    nodes = [
-        (g, i)
-        for g, (group, group_layout) in enumerate(zip(groups, rows, strict=True))
-        if group_layout.wrenches
-        for i in range(len(group.bodies))
-    ]
-    bodies = [groups[g].bodies[i] for g, i in nodes]
-    heights = [len(rows[g].wrenches) for g, _ in nodes]
-    if not nodes:
-        # A system without rows has one node, of a row that does not exist, on the world.
-        bodies, heights = [(-1, -1)], [1]
-    moved = tuple(tuple(b if b >= 0 and moving[b] else -1 for b in sides) for sides in bodies)
-    plan = elimination_plan(moved, tuple(heights))
-    position = {node: at for at, node in enumerate(plan.order)}
-    eliminated = [nodes[node] for node in plan.order if nodes]
-    orders = tuple(
-        tuple(i for of, i in eliminated if of == g) or tuple(range(len(group.bodies)))
-        for g, group in enumerate(groups)
-    )
-    index = {node: i for i, node in enumerate(nodes)}
-    # Where the nodes of the groups, one group after another, stand in the order of elimination.
-    places = [
-        [position[index[g, i]] for i in order] if rows[g].wrenches else []
-        for g, order in enumerate(orders)
-    ]
-    concatenated = [place for group in places for place in group]
-    world = len(moving)
-    sides, permutations = [], []
-    for side, having in enumerate(plan.sides):
-        there = [bodies[plan.order[i]][side] for i in having]
-        sides.append((tuple(map(int, having)), tuple(b if b >= 0 else world for b in there)))
-        permutations.append(_permutation(concatenated, set(map(int, having))))
-    height = max(heights)
-    row, node, unused, without_error = [], [], [], []
-    for group_layout, at in zip(rows, places, strict=True):
-        for coordinate in group_layout.coordinates:
-            row += [group_layout.place(coordinate)] * len(at)
-            node += at
-        unused += [(r, place) for place in at for r in range(len(group_layout.wrenches), height)]
-        lacking = np.flatnonzero(~group_layout.has_error)
-        without_error += [(int(r), place) for place in at for r in lacking]
-    more = any(group.extra or group.custom for group in groups) or any(
-        group_layout.held for group_layout in rows
-    )
-    structure = RowStructure(
-        plan=plan,
-        bodies=world,
-        rows=height,
-        sides=tuple(sides),
-        row=tuple(row),
-        node=tuple(node),
-        unused=tuple(unused) if nodes else ((0, 0),),
-        without_error=tuple(without_error),
-        independent=not more and is_tree(moved),
-    )
-    slots = _slots(groups, rows)
-    parts = tuple(Part(g) for g in range(len(groups)))
-    order, *_ = permutations
-    return Layout(rows, parts, orders, tuple(permutations), order, structure, slots, rigid, engages)
-
-
-@lru_cache(maxsize=256)
-def _tree_layout(
     groups: tuple[_Group, ...],
     moving: tuple[bool, ...],
-    branches: tuple[tuple[int, int, int, int, int], ...],
-    whole: Layout,
+    rigid: bool,
+    engages: bool,
+    branches: tuple[tuple[int, int, int, int, int], ...] = (),
+    whole: Layout | None = None,
 ) -> Layout:
-    """`tree_layout` of branches (group, place in it, side, body, base)."""
+    """The layout where coordinates hold branches (group, place in it, side, body, base).
+
+    whole: that where rows hold all, None if there are no branches
+    """
     placing = {(g, i): (side, body) for g, i, side, body, _ in branches}
     parts, facts = [], []
     for g, group in enumerate(groups):
@@ -340,78 +276,94 @@ def _tree_layout(
                 parts.append(Part(g, None if len(members) == len(everyone) else members))
                 facts.append(replace(group, bodies=bodies, of_tree=of_tree))
     rows = tuple(group.rows for group in facts)
-    height = max([1, *(len(group_rows.wrenches) for group_rows in rows)])
-    dof = {b: 6 - groups[g].errors for g, _, _, b, _ in branches}
+    height = max([1, *(len(part_rows.wrenches) for part_rows in rows)])
+    dof = {body: 6 - groups[g].errors for g, _, _, body, _ in branches}
     plan = TreePlan.of(moving, tuple((body, base, dof[body]) for *_, body, base in branches))
-    # A node is a joint or transmission that has rows: the part, and which of it.
+    # A node is a joint, transmission or constraint that has rows: the part, and which of it.
     nodes = [
         (p, i)
-        for p, group_rows in enumerate(rows)
-        if group_rows.wrenches
+        for p, part_rows in enumerate(rows)
+        if part_rows.wrenches
         for i in range(len(facts[p].bodies))
     ]
     acting = [(p, i) for p, i in nodes if not facts[p].of_tree]
-    sides = tuple(
-        tuple(b if b >= 0 and moving[b] else -1 for b in facts[p].bodies[i]) for p, i in acting
+    way = paths(
+        plan,
+        [facts[p].bodies[i] for p, i in acting],
+        tuple(len(rows[p].wrenches) for p, _ in acting),
     )
-    way = paths(plan, sides, tuple(len(rows[p].wrenches) for p, _ in acting))
     order = [acting[node] for node in way.plan.order] if way.plan else []
     order += [(p, i) for p, i in nodes if facts[p].of_tree]
+    if whole is None:
+        orders = tuple(
+            tuple(i for of, i in order if of == p) or tuple(range(len(group.bodies)))
+            for p, group in enumerate(facts)
+        )
+    else:
+        orders = whole.orders
     position = {node: at for at, node in enumerate(order)}
-    world, permutations, all_sides = len(moving), [], []
-    for side, (having, _) in enumerate(way.sides):
-        there = [facts[p].bodies[i][side] for p, i in (order[at] for at in having)]
-        all_sides.append((having, tuple(b if b >= 0 else world for b in there)))
-        permutations.append(_permutation([position[node] for node in acting], set(having)))
+    # Members of a `Mechanism` stand in these orders.
+    arranged = [orders[p] if whole is None else range(len(f.bodies)) for p, f in enumerate(facts)]
+    nodes = [(p, i) for p, part_rows in enumerate(rows) if part_rows.wrenches for i in arranged[p]]
+    acting = [(p, i) for p, i in nodes if not facts[p].of_tree]
+    permutations = [
+        _permutation([position[node] for node in acting], set(having)) for having, _ in way.sides
+    ]
     row, node, unused, without_error, along = [], [], [], [], []
     placed = plan.order[len(plan.roots) :]
     number = {body: joint for joint, body in enumerate(placed)}
-    for p, group_rows in enumerate(rows):
-        if not group_rows.wrenches:
+    for p, part_rows in enumerate(rows):
+        if not part_rows.wrenches:
             continue
-        count = range(len(facts[p].bodies))
-        at = [position[p, i] for i in count]
-        for coordinate in group_rows.coordinates:
-            row += [group_rows.place(coordinate)] * len(at)
+        at = [position[p, i] for i in arranged[p]]
+        for coordinate in part_rows.coordinates:
+            row += [part_rows.place(coordinate)] * len(at)
             node += at
-        unused += [(r, place) for place in at for r in range(len(group_rows.wrenches), height)]
-        lacking = np.flatnonzero(~group_rows.has_error)
+        unused += [(r, place) for place in at for r in range(len(part_rows.wrenches), height)]
+        lacking = np.flatnonzero(~part_rows.has_error)
         without_error += [(int(r), place) for place in at for r in lacking]
         if facts[p].of_tree:
-            members = parts[p].members or tuple(count)
-            for i in count:
-                joint = number[placing[parts[p].group, members[i]][1]]
+            members = parts[p].members or tuple(range(len(at)))
+            for place, member in zip(at, members, strict=True):
+                joint = number[placing[parts[p].group, member][1]]
                 along += [
-                    (group_rows.place(c), at[i], c, joint)
-                    for c in group_rows.held + group_rows.coordinates
+                    (part_rows.place(c), place, c, joint)
+                    for c in part_rows.held + part_rows.coordinates
                 ]
-    where = {body: (g, i, side) for g, i, side, body, _ in branches}
-    tree = TreeLayout(plan, way, tuple(along), tuple(where[body] for body in placed), whole)
     structure = RowStructure(
-        plan=way.plan,
-        bodies=world,
+        way=way,
         rows=height,
-        sides=tuple(all_sides),
         row=tuple(row),
         node=tuple(node),
         unused=tuple(unused),
         without_error=tuple(without_error),
-        independent=whole.structure.independent,
-        along=len(order) - len(acting),
+        independent=_independent(groups, moving) if whole is None else whole.structure.independent,
+        along=len(nodes) - len(acting),
     )
-    of_nodes = _permutation([position[node] for node in nodes], set(range(len(nodes))))
+    where = {body: (g, i, side) for g, i, side, body, _ in branches}
+    tree = None
+    if whole is not None:
+        tree = TreeLayout(tuple(along), tuple(where[body] for body in placed), whole)
     return Layout(
         rows,
         tuple(parts),
-        whole.orders,
+        orders,
         tuple(permutations),
-        of_nodes,
+        _permutation([position[node] for node in nodes], set(range(len(nodes)))),
         structure,
         _slots(facts, rows),
-        whole.rigid,
-        whole.engages,
+        rigid,
+        engages,
         tree,
     )
+
+
+def _independent(groups: Sequence[_Group], moving: tuple[bool, ...]) -> bool:
+    """`RowStructure.independent` of the rows of some groups."""
+    if any(group.extra or group.custom or group.rows.held for group in groups):
+        return False
+    nodes = [bodies for group in groups if group.rows.wrenches for bodies in group.bodies]
+    return is_tree(tuple(tuple(b if b >= 0 and moving[b] else -1 for b in on) for on in nodes))
 
 
 def _permutation(places: Sequence[int], having: set[int]) -> tuple[int, ...] | None:

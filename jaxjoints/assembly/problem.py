@@ -13,11 +13,10 @@ from ..algebra.compiler import materialize
 from ..algebra.dense import multiply_transposed
 from ..algebra.places import take
 from ..algebra.pytree import replace, static, struct
-from ..algebra.spatial import over_mass
 from ..model.articulation import Articulation
 from ..model.kinematics import Kinematics, Mechanism, body_twists, with_world
 from ..model.state import State
-from ..solve.articulated import all_nodes, articulated_bodies
+from ..solve.bodies import all_nodes, bodies_of_rows
 from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import (
     RowProblem,
@@ -34,14 +33,6 @@ from .tree import Allowed, HeldBodies, held_bodies, without_rows
 
 # The laws of a slot, for each group and each of its coordinate rows; None where there is none.
 SlotLaws = tuple[Slot, list[list[RowLaw | None]]]
-
-
-@struct
-class Wrenches:
-    """What rows act on, fields as in a `RowProblem`: of one group, or of all groups."""
-
-    H: tuple[Array, ...]
-    Y: tuple[Array, ...]
 
 
 @struct
@@ -81,10 +72,8 @@ class Assembly:
 
     def row_speeds(self) -> Array:
         """Speeds of the rows before their impulses, whatever they aim at, (rows, nodes, *batch)."""
-        bodies, parts = self.problem.articulated, []
-        if self.problem.H:
-            parts.append(row_speeds(self.problem, self.allowed.twists))
-        if bodies is not None:
+        bodies, parts = self.problem.bodies, [row_speeds(self.problem, self.allowed.twists)]
+        if bodies.tree is not None:
             size = self.problem.structure.rows, self.problem.structure.along
             parts.append(bodies.of_rows(self.allowed.coordinates, *size))
         return all_nodes(parts)
@@ -118,7 +107,8 @@ def assembled(
     free = resting
     plan = tree_layout(mechanism.system, tree)
     if bent is not None:
-        placed = plan.tree.plan.order[len(plan.tree.plan.roots) :]
+        bodies = plan.structure.way.tree
+        placed = bodies.order[len(bodies.roots) :]
         bent = take(bent, np.array([tree.bodies.tolist().index(body) for body in placed]), 1)
     given = bent, rate, push
     held = held_bodies(mechanism, plan, kinematics, state, interval, target, free, *given)
@@ -154,17 +144,22 @@ def row_problem(
     aims = _aims(mechanism, plan, groups, target, velocity)
     # Stored: otherwise XLA computes the rows again inside everything that reads them.
     wrenches, aims, latches = materialize((wrenches, replace(aims, latches=()), aims.latches))
-    fields = vars(wrenches) | {name: x for name, x in vars(aims).items() if name != "latches"}
-    mass = {"inverse_mass": mechanism.inverse_mass, "inverse_inertia": mechanism.inverse_inertia}
-    problem = RowProblem(**fields, **mass, structure=plan.structure)
+    fields = {name: x for name, x in vars(aims).items() if name != "latches"}
+    tree = {}
     if held is not None:
-        way = {"way": plan.tree.way, "along": plan.tree.along}
-        bodies = {"tree": held.tree, "factor": held.factor, "H": wrenches.H}
-        bodies, rate = articulated_bodies(**bodies, **mass, **way), problem.rate
-        acting, along = plan.tree.way.nodes, plan.structure.along
-        moving = rate[:, acting:] + bodies.of_rows(coordinates, rate.shape[0], along)
-        rate = jnp.concatenate([rate[:, :acting], moving], axis=1)
-        problem = replace(problem, articulated=bodies, rate=rate)
+        tree = {"tree": held.tree, "factor": held.factor, "along": plan.tree.along}
+    bodies = bodies_of_rows(
+        H=wrenches,
+        inverse_mass=mechanism.inverse_mass,
+        inverse_inertia=mechanism.inverse_inertia,
+        way=plan.structure.way,
+        **tree,
+    )
+    if held is not None:
+        acting, along = plan.structure.way.nodes, plan.structure.along
+        moving = aims.rate[:, acting:] + bodies.of_rows(coordinates, plan.structure.rows, along)
+        fields["rate"] = jnp.concatenate([aims.rate[:, :acting], moving], axis=1)
+    problem = RowProblem(bodies, **fields, structure=plan.structure)
     return _latched(problem, latches, target)
 
 
@@ -185,15 +180,10 @@ def aimed_again(
     fields = {name: x for name, x in vars(aims).items() if name != "latches"}
     off = _off(mechanism, plan, groups)
     if off is not None:
-        nodes = [np.array(nodes) for nodes, _ in plan.structure.sides]
-        H, Y = (
-            tuple(x * (1 - off[None, :, at]) for x, at in zip(xs, nodes, strict=True))
-            for xs in (problem.H, problem.Y)
-        )
-        problem = replace(problem, H=H, Y=Y)
-        if problem.articulated is not None:
-            bodies = vars(problem.articulated) | {"H": H}
-            problem = replace(problem, articulated=articulated_bodies(**bodies))
+        nodes = [np.array(nodes) for nodes, _ in plan.structure.way.sides]
+        pairs = zip(problem.bodies.H, nodes, strict=True)
+        H = tuple(x * (1 - off[None, :, at]) for x, at in pairs)
+        problem = replace(problem, bodies=bodies_of_rows(**vars(problem.bodies) | {"H": H}))
     return _latched(replace(problem, **fields), aims.latches, target)
 
 
@@ -225,8 +215,15 @@ def row_values(mechanism: Mechanism, kinematics: Kinematics) -> Array:
         return rows if group.on is None else rows * group.on
 
     groups = group_rows(mechanism, plan, kinematics, interval)
-    whole = _joined(mechanism, *(values(group) for group in groups if group is not None))
-    return materialize(_in_order(mechanism, whole, plan.order))
+    parts = [values(group) for group in groups if group is not None]
+    if not parts:
+        return _no_rows(plan, mechanism.inverse_mass)
+    return materialize(_in_order(mechanism, _joined(mechanism, *parts), plan.order))
+
+
+def _no_rows(plan: Layout, like: Array) -> Array:
+    """Numbers of no row, (rows, 0, *batch); like: of all batch axes, (…, *batch)."""
+    return jnp.zeros((plan.structure.rows, 0, *like.shape[1:]), like.dtype)
 
 
 def _groups(
@@ -237,28 +234,23 @@ def _groups(
     return [None if group is None else without(group, target.off(group)) for group in groups]
 
 
-def _wrenches(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Wrenches:
+def _wrenches(
+    mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]
+) -> tuple[Array, ...]:
     """Wrenches of all rows that act on bodies, nodes in the order of elimination."""
-    mass, inertia = mechanism.inverse_mass, mechanism.inverse_inertia
-    most = len(plan.structure.sides)
+    most = len(plan.structure.way.sides)
 
     def of_group(group):
-        sides = zip(group.H, group.bodies, strict=True)
-        Y = [over_mass(mass[at], inertia[:, :, at], H) for H, at in sides]
         # No joint of the group has the further sides.
-        none = [jnp.zeros_like(group.H[0][:, :, :0])] * (most - len(Y))
-        return tuple(tuple(_padded(plan, x, 1) for x in (*xs, *none)) for xs in (group.H, Y))
+        none = [jnp.zeros_like(group.H[0][:, :, :0])] * (most - len(group.H))
+        return tuple(_padded(plan, x, 1) for x in (*group.H, *none))
 
     acting = [group for group in groups if group is not None and not group.layout.of_tree]
     if not acting:
-        return Wrenches((), ())
+        return ()
     whole = jax.tree.map(partial(_joined, mechanism), *map(of_group, acting))
-    in_order = partial(_in_order, mechanism)
-    H, Y = (
-        tuple(in_order(x, order) for x, order in zip(xs, plan.permutations, strict=True))
-        for xs in whole
-    )
-    return Wrenches(H, Y)
+    pairs = zip(whole, plan.permutations, strict=True)
+    return tuple(_in_order(mechanism, x, order) for x, order in pairs)
 
 
 def _off(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Array | None:
@@ -318,8 +310,7 @@ def _aims(
     parts = [of_group(g, group) for g, group in enumerate(groups) if group is not None]
     if not parts:
         # No row at all: tree joints hold everything.
-        like = mechanism.inverse_mass if velocity is None else velocity[0]
-        none = jnp.zeros((plan.structure.rows, 0, *like.shape[1:]), like.dtype)
+        none = _no_rows(plan, mechanism.inverse_mass if velocity is None else velocity[0])
         return Aims(none, none, none[0], none[0], (), ())
     whole = jax.tree.map(partial(_joined, mechanism), *parts)
     rate, compliance = (_in_order(mechanism, x, plan.order) for x in (whole.rate, whole.compliance))

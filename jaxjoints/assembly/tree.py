@@ -81,7 +81,7 @@ def held_bodies(
         linear laws; in place of what the target asks for, and in the layout of all rows, (rows,
         nodes, *batch)
     """
-    at, poses = plan.tree.plan, poses_with_world(state)
+    at, poses = plan.structure.way.tree, poses_with_world(state)
     order, bases = np.array(at.order, int), np.array(sum(at.bases, ()), int)
     turn = materialize(quat_to_matrix(take(poses.q, order, 1)))
     inertia = stored(_turned_tensor)(turn, take(mechanism.system.inertia, order, 2))
@@ -189,7 +189,7 @@ def _joints(
     rate: Array | None,
     push: Array | None,
 ) -> _Joints:
-    most, parts = max(plan.tree.plan.coordinates), []
+    most, parts = max(plan.structure.way.tree.coordinates), []
     sides = {(g, i): side for g, i, side in plan.tree.joints}
     found: list[tuple[int, int]] = []
     for part, rows in zip(plan.parts, plan.groups, strict=True):

@@ -7,12 +7,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from ..algebra.compiler import is_traced
 from ..algebra.options import near_matches
 from ..algebra.pytree import replace
 from ..couplings.coupling import Coupling
 from ..laws.fields import Field
 from ..laws.law import Law
+from ..model.articulation import articulation
 from ..model.system import System, located
 from .checks.values import read_pose
 
@@ -36,7 +39,8 @@ def with_joint(self: System, name: str, **changes: Any) -> System:
     A field that is None in a new record keeps the value that it had.
 
     Raises: KeyError for an unknown name; ValueError naming joint and field for a record of another
-        type, and for what the joint was built without.
+        type, for what the joint was built without, and for a `cfm` where coordinates hold the joint
+        because it was built rigid (see `SystemBuilder.joint`, tree).
 
     >>> from jaxjoints import Hinge, Limits, SystemBuilder
     >>> world = SystemBuilder()
@@ -48,6 +52,8 @@ def with_joint(self: System, name: str, **changes: Any) -> System:
     2.0
     """
     place = located(self.groups, "joint", self.topology.joints, name)
+    if changes.get("cfm") is not None:
+        _check_softness(self, name, changes["cfm"])
     return _changed(self, "groups", place, name, changes, "coupling", OF_JOINT)
 
 
@@ -142,6 +148,17 @@ def _changed(
     }
     changed = groups[g].with_member(i, read, ranks)
     return replace(system, **{kind: (*groups[:g], changed, *groups[g + 1 :])})
+
+
+def _check_softness(system: System, name: str, cfm: Any) -> None:
+    """ValueError for a cfm, not 0, of a joint that the system holds by its coordinates."""
+    joint = system.topology.joints.index(name)
+    in_tree = any(branch.joint == joint for branch in articulation(system).branches)
+    if in_tree and (is_traced(cfm) or np.any(np.asarray(cfm) != 0)):
+        raise ValueError(
+            f"joint {name!r}: cfm cannot be set, because the joint was built rigid and its "
+            "coordinates hold it; build it with this cfm, or with tree=False"
+        )
 
 
 def _read(owner: str, field: str, value: Any) -> Any:

@@ -108,7 +108,7 @@ def rate_of_change(
     rate, speed, push = (of_plan(rows.plan, x) for x in (rate, whole.rate, push))
     if rows.held is not None:
         # Coordinates of tree joints have been pushed with the bodies.
-        push = push.at[:, rows.plan.tree.way.nodes :].set(0.0)
+        push = push.at[:, rows.plan.structure.way.nodes :].set(0.0)
     problem, rate = rows.problem, rate + rows.row_speeds()
     rate = jnp.where(problem.compliance > 0, speed / h, rate)
     u, push = (coordinate_rows(problem, x) for x in (speed, push))

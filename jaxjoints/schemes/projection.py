@@ -19,7 +19,8 @@ from ..model.kinematics import (
     with_world,
 )
 from ..model.state import State
-from ..solve.linear import AnyFactor, solve_at_rest
+from ..solve.bodies import RowFactor
+from ..solve.linear import solve_at_rest
 from ..solve.problem import RowProblem, body_velocities
 from .scheme import NEWTON
 
@@ -40,7 +41,7 @@ def projected_along(
     plan: Layout,
     state: State,
     problem: RowProblem,
-    factors: AnyFactor | None,
+    factors: RowFactor | None,
 ) -> State:
     """`projected` along the rows of a problem nearby, such as that of the step before.
 

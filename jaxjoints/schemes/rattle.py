@@ -49,7 +49,7 @@ from ..model.kinematics import (
     system_kinematics,
 )
 from ..model.state import Control, Info, State
-from ..solve.factor import AnyFactor
+from ..solve.bodies import RowFactor
 from ..solve.forces import Latch
 from ..solve.linear import solve_with
 from ..solve.problem import (
@@ -167,7 +167,7 @@ class _Stage:
     values: Array
     solver: Solver
     dt: Array
-    factors: AnyFactor | None = None
+    factors: RowFactor | None = None
 
 
 def _begun(stage: _Stage) -> tuple[Impulses, _Stage]:

@@ -100,6 +100,8 @@ def _warn_of_gaps(system: System, before: Array, after: Array) -> None:
     names = [f"joint {name!r}" for name in system.topology.joints]
     names += [f"transmission {name!r}" for name in system.topology.transmissions]
     names += [f"constraint {name!r}" for name in system.topology.constraints]
+    if not names:
+        return
     before, after = (
         np.asarray(x).reshape(len(names), -1).max(axis=1, initial=0.0) for x in (before, after)
     )

@@ -16,7 +16,7 @@ from jax.lax import stop_gradient
 from ..algebra.pytree import struct
 from .iteration import Settings, iterated
 from .newton_step import newton_step
-from .problem import Impulses, RowProblem, RowSolution, matrix, residual, speeds
+from .problem import Impulses, RowProblem, RowSolution, residual, speeds
 
 
 class Derivative(ABC):
@@ -62,11 +62,10 @@ class Unrolled(Derivative):
         self, settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
     ) -> RowSolution:
         """See `Derivative.solved`."""
-        blocks = matrix(stop_gradient(problem))
         system = problem, smoothing
 
         def improve(at, _):
-            return newton_step(system, system, blocks, at, speeds(problem, at[0])), None
+            return newton_step(system, system, at, speeds(problem, at[0])), None
 
         at, _ = jax.lax.scan(improve, stop_gradient(start), None, length=settings.iterations)
         return RowSolution(*at, *residual(problem, smoothing, at, speeds(problem, at[0])))
@@ -108,10 +107,9 @@ def _slope(
 ) -> RowSolution:
     """Derivative of the implicit function: that of one Newton step more."""
     at = solution.impulse, solution.bounded
-    blocks = matrix(stop_gradient(system[0]))
 
     def once_more(*moving):
-        return newton_step(moving, system, blocks, at, speeds(moving[0], solution.impulse))
+        return newton_step(moving, system, at, speeds(moving[0], solution.impulse))
 
     impulse, bounded = jax.jvp(once_more, system, tangents)[1]
     constant = jnp.zeros_like(solution.residual)

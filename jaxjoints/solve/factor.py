@@ -1,11 +1,11 @@
-"""The sparse direct solver: block Cholesky of A = Σ_b H_bᵀ M_b⁻¹ H_b, level by level.
+"""The sparse direct solver: block Cholesky of a matrix on a joint graph, level by level.
 
 All pivots k of a level are factored at once, A_kk = L_k L_kᵀ, with V_ik = A_ik L_k⁻ᵀ for their
 later neighbours i, and A_ij becomes A_ij - V_ik V_jkᵀ for every two of those. Exact for any graph;
 linear in the right side. Nodes stand in the plan's elimination order in every array.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import jax.numpy as jnp
@@ -18,11 +18,9 @@ from ..algebra.dense import (
     multiply,
     multiply_transposed,
     product_transposed,
-    transposed_product,
 )
 from ..algebra.places import add_at, take
 from ..algebra.pytree import struct
-from . import kernels
 from .graph import Level, Plan
 
 # Slots up to which edges are taken slice by slice; beyond, code would grow with them.
@@ -54,39 +52,6 @@ class Factor:
     coupling: tuple[Array, ...]
 
 
-# On a GPU a kernel of its own puts the matrix together and factors it.
-AnyMatrix = Blocks | kernels.Unassembled
-AnyFactor = Factor | kernels.WholeFactor
-
-
-def assemble(plan: Plan, H: Sequence[Array], Y: Sequence[Array]) -> Blocks:
-    """Blocks of A = Σ_b H_bᵀ M_b⁻¹ H_b, from the wrenches of all rows on the bodies of each side.
-
-    H: wrenches per unit of each row, shape (6, r, nodes of the side, *batch)
-    Y: M⁻¹ H, the twists they cause; 0 on a side that does not move
-    """
-    batch = jnp.broadcast_shapes(*(x.shape[3:] for x in (*H, *Y)))
-    diagonal = _diagonal(H[:2], Y[:2], batch)
-    for nodes, h, y in zip(plan.sides[2:], H[2:], Y[2:], strict=True):
-        diagonal = add_at(diagonal, nodes, transposed_product(h, y), 2)
-    r = diagonal.shape[0]
-    edges = jnp.zeros((r, r, len(plan.row), *batch), diagonal.dtype)
-    if plan.shared:
-        # Gathered first: inside the product the same items would be looked up six times.
-        pairs = [
-            (
-                take(H[shared.later_side], shared.later, 2),
-                take(Y[shared.pivot_side], shared.pivot, 2),
-            )
-            for shared in plan.shared
-        ]
-        products = [stored(transposed_product)(*pair) for pair in pairs]
-        products = [jnp.broadcast_to(x, (*x.shape[:3], *batch)) for x in products]
-        place = np.concatenate([shared.edge for shared in plan.shared])
-        edges = add_at(edges, place, jnp.concatenate(products, axis=2), 2)
-    return Blocks(diagonal=diagonal, edges=edges)
-
-
 def scale(plan: Plan, blocks: Blocks, s: Array) -> Blocks:
     """S A S with S = diag(s), s of shape (r, nodes, *batch)."""
     edges = blocks.edges
@@ -102,12 +67,10 @@ def add_diagonal(plan: Plan, blocks: Blocks, d: Array) -> Blocks:
     return Blocks(diagonal=blocks.diagonal + unit * d[None], edges=blocks.edges)
 
 
-def factor_scaled(plan: Plan, A: AnyMatrix, extra: Array, root: Array | None) -> AnyFactor:
+def factor_scaled(plan: Plan, A: Blocks, extra: Array, root: Array | None) -> Factor:
     """Block Cholesky factor of S A S + diag(extra), S = diag(root), both of shape (r, nodes,
     *batch); no root for S = 1.
     """
-    if isinstance(A, kernels.Unassembled):
-        return kernels.factor(plan, A, extra, root)
     scaled = A if root is None else scale(plan, A, root)
     return factor(plan, add_diagonal(plan, scaled, extra))
 
@@ -132,10 +95,8 @@ def factor(plan: Plan, blocks: Blocks) -> Factor:
     return Factor(inverse=tuple(inverses), coupling=tuple(couplings))
 
 
-def solve(plan: Plan, factor: AnyFactor, b: Array) -> Array:
+def solve(plan: Plan, factor: Factor, b: Array) -> Array:
     """x with A x = b, both of shape (r, nodes, *batch)."""
-    if isinstance(factor, kernels.WholeFactor):
-        return kernels.solve(plan, factor, b)
     steps = list(zip(plan.levels, factor.inverse, factor.coupling, strict=True))
     batch = jnp.broadcast_shapes(b.shape[2:], factor.inverse[0].shape[3:])
     b = jnp.broadcast_to(b, (*b.shape[:2], *batch))
@@ -161,15 +122,10 @@ def solve(plan: Plan, factor: AnyFactor, b: Array) -> Array:
     return x
 
 
-def solve_corrected(plan: Plan, factor: AnyFactor, b: Array, ε: Array) -> Array:
-    """`solve`, and what the regularization ε in A holds back: x + A⁻¹ ε x."""
-    if isinstance(factor, kernels.WholeFactor):
-        return kernels.solve(plan, factor, b, ε)
-    return corrected(lambda b: solve(plan, factor, b), b, ε, 0.0)
-
-
 def corrected(solve: Callable[[Array], Array], b: Array, ε: Array, before: Array | float) -> Array:
-    """x + y with x = solve(b) and y = solve(ε (before + x))."""
+    """x + y with x = solve(b) and y = solve(ε (before + x)): what the regularization ε in a matrix
+    holds back is taken away to second order.
+    """
 
     def improve(carry, _):
         total, right = carry
@@ -185,24 +141,6 @@ def _tall(x: Array, rows: int) -> Array:
     """x with zeros below, `rows` rows in all."""
     missing = rows - x.shape[0]
     return jnp.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1)) if missing else x
-
-
-def _diagonal(H: Sequence[Array], Y: Sequence[Array], batch: tuple[int, ...]) -> Array:
-    """The nodes' own blocks, from their first two bodies.
-
-    What rows that are constant in a body contribute is computed once, and not for the batch.
-    """
-    constant, varying = [], []
-    for h, y in zip(H, Y, strict=True):
-        if jnp.broadcast_shapes(h.shape[3:], y.shape[3:]) == batch:
-            varying.append((h, y))
-        else:
-            constant.append(transposed_product(h, y))
-
-    def total(constant, varying):
-        return sum(constant) + sum(transposed_product(h, y) for h, y in varying)
-
-    return stored(total)(constant, varying)
 
 
 def _pivots(level: Level, diagonal: Array, size: Array) -> Array:

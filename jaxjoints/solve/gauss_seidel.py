@@ -21,6 +21,7 @@ from jax.lax import stop_gradient
 
 from ..algebra.options import check_count
 from ..algebra.pytree import static, struct
+from ..algebra.spatial import over_mass
 from .problem import (
     Impulses,
     RowProblem,
@@ -30,6 +31,7 @@ from .problem import (
     body_velocities,
     coordinate_rows,
     mobility,
+    no_solution,
     residual,
     resting,
     speeds,
@@ -65,6 +67,8 @@ class ProjectedGaussSeidel(Solver):
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
         """See `Solver.solve`."""
+        if not problem.structure.nodes:
+            return no_solution(problem)
         problem = resting(problem)
         at = at_rest(problem) if start is None or not self.warm else stop_gradient(start)
         places = _Places.of(problem)
@@ -222,11 +226,14 @@ def _on_bodies(problem: RowProblem, row: np.ndarray, node: np.ndarray) -> tuple:
     """H and Y of rows, (rows, sides, 6, *batch), and the bodies, (rows, sides)."""
     structure = problem.structure
     H, Y, body = [], [], []
-    for side, (nodes, bodies) in enumerate(structure.sides):
+    mass, inertia = problem.bodies.inverse_mass, problem.bodies.inverse_inertia
+    sides = zip(problem.bodies.H, structure.way.sides, strict=True)
+    for wrench, (nodes, bodies) in sides:
         # Nodes without this side act on nothing there.
-        at, whose = np.full(structure.nodes, len(nodes)), np.full(structure.nodes, structure.bodies)
+        at, whose = np.full(structure.nodes, len(nodes)), np.full(structure.nodes, len(mass) - 1)
         at[list(nodes)], whose[list(nodes)] = np.arange(len(nodes)), bodies
-        for x, rows in ((problem.H[side], H), (problem.Y[side], Y)):
+        twist = over_mass(mass[np.array(bodies)], inertia[:, :, np.array(bodies)], wrench)
+        for x, rows in ((wrench, H), (twist, Y)):
             x = jnp.concatenate([x, jnp.zeros_like(x[:, :, :1])], axis=2)
             rows.append(jnp.moveaxis(x[:, row, at[node]], 0, 1))
         body.append(whose[node])

@@ -1,8 +1,8 @@
 """The joint graph and the order in which its nodes are eliminated, worked out once, in numpy.
 
-Node i is a block of rows acting on two bodies; two nodes are neighbours if they share a moving
-body, and then A = Σ_b H_bᵀ M_b⁻¹ H_b has a block that couples them. Eliminating a node connects its
-remaining neighbours (fill). Nodes that are not neighbours are eliminated together, as one level: a
+Node i is a block of rows that pass some bodies; two nodes are neighbours if they pass the same
+body, and then a block of the matrix couples them. Eliminating a node connects its remaining
+neighbours (fill). Nodes that are not neighbours are eliminated together, as one level: a
 nested dissection, by which a chain of n nodes has about log₂ n levels. Loops are just edges.
 """
 
@@ -50,34 +50,16 @@ class Level:
 
 
 @dataclass(frozen=True, eq=False)
-class SharedBodies:
-    """Edges whose two nodes share a body: on side `later_side` of the later node and side
-    `pivot_side` of the pivot.
-
-    edge: place in the storage; later, pivot: which of the nodes that have that side; all of shape
-        (products,)
-    """
-
-    later_side: int
-    pivot_side: int
-    edge: np.ndarray
-    later: np.ndarray
-    pivot: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class Plan:
     """Elimination order, levels, storage and assembly of one joint graph.
 
     Equal to any plan of the same nodes and heights, of which it is a function.
 
-    nodes: bodies (child, parent, …) of each node, -1 for a side that does not move
+    nodes: bodies that the rows of each node pass, -1 for what does not move
     heights: how many rows each node has
     order: node at each position of the elimination order, in which all arrays are given
     levels: contiguous ranges of positions
     row, column: positions of the two nodes of each edge, row the later, shape (edges,)
-    sides: positions of the nodes that have a first side, a second, …
-    shared: how the edges are assembled
     """
 
     nodes: tuple[tuple[int, ...], ...]
@@ -86,8 +68,6 @@ class Plan:
     levels: tuple[Level, ...]
     row: np.ndarray
     column: np.ndarray
-    sides: tuple[np.ndarray, ...]
-    shared: tuple[SharedBodies, ...]
 
     @cached_property
     def _hash(self) -> int:
@@ -125,8 +105,8 @@ def elimination_plan(
 ) -> Plan:
     """Plan of a joint graph.
 
-    nodes: bodies (child, parent, …) on which each node's rows act, two or more, each moving body
-        once; -1 for the world and for bodies of prescribed motion, which couple nothing
+    nodes: bodies that the rows of each node pass, each moving body once; -1 for the world and for
+        bodies of prescribed motion, which couple nothing
     heights: rows of each node, by default all that there are
     """
     heights = (ALL_ROWS,) * len(nodes) if heights is None else heights
@@ -146,12 +126,6 @@ def elimination_plan(
             place[later[p][s], pivots[p]] = len(place)
         layout.append((pivots, later, edges, first))
     row, column = _columns(list(place), 2)
-    ordered = [nodes[node] for node in order]
-    most = max((len(bodies) for bodies in ordered), default=2)
-    sides = tuple(
-        np.array([i for i, bodies in enumerate(ordered) if len(bodies) > side], np.int32)
-        for side in range(most)
-    )
     return Plan(
         nodes=nodes,
         heights=heights,
@@ -159,8 +133,6 @@ def elimination_plan(
         levels=tuple(_level(*each, place, [heights[node] for node in order]) for each in layout),
         row=row,
         column=column,
-        sides=sides,
-        shared=_shared_bodies(ordered, sides, place),
     )
 
 
@@ -226,22 +198,6 @@ def _level(pivots, later, edges, first, place, heights) -> Level:
         early=early,
         late=late,
         target=target,
-    )
-
-
-def _shared_bodies(
-    ordered: list[tuple[int, ...]], sides: tuple[np.ndarray, ...], place: dict
-) -> tuple[SharedBodies, ...]:
-    index = [{int(node): i for i, node in enumerate(nodes)} for nodes in sides]
-    products: dict[tuple[int, int], list] = {}
-    for (later, pivot), edge in place.items():
-        for i, body in enumerate(ordered[later]):
-            for k, other in enumerate(ordered[pivot]):
-                if body == other >= 0:
-                    nodes = edge, index[i][later], index[k][pivot]
-                    products.setdefault((i, k), []).append(nodes)
-    return tuple(
-        SharedBodies(i, k, *_columns(items, 3)) for (i, k), items in sorted(products.items())
     )
 
 

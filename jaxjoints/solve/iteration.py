@@ -12,7 +12,6 @@ from .problem import (
     Impulses,
     RowProblem,
     RowSolution,
-    matrix,
     residual,
     speeds,
 )
@@ -67,7 +66,6 @@ def iterated(
     Each step aims at a tenth of the smoothing, and is halved until it ends near the path. One that
     does not is taken whole, and a path begins anew from there that falls half as steep.
     """
-    blocks = matrix(problem)
     precision = problem.rate.dtype.itemsize
     share, far = SOLVED[precision], TOLERATED[precision]
     most = settings.iterations + settings.rescue
@@ -78,7 +76,7 @@ def iterated(
         rescued = wanted & late & (last > far * last_size)
         aim = jnp.where(rescued, fall * path, 0.0)
         smoothed = problem, jnp.maximum(smoothing, aim[None])
-        impulses = newton_step(smoothed, smoothed, blocks, *at)
+        impulses = newton_step(smoothed, smoothed, *at)
         whole = impulses, speeds(problem, impulses[0])
 
         def part(length):

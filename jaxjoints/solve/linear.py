@@ -8,43 +8,22 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.pytree import replace, struct
-from .articulated import ArticulatedBodies, Reduced, reduced
-from .factor import AnyFactor as FactorOfRows
-from .factor import corrected, factor_scaled, solve, solve_corrected
-from .graph import Plan
-from .kernels import Unassembled, factor_and_solve
+from ..algebra.pytree import replace
+from .bodies import RowFactor, reduced
+from .factor import corrected, factor_scaled, solve
 from .problem import (
-    AnyMatrix,
     RowProblem,
     coordinate_rows,
     delassus,
     diagonal,
-    matrix,
     regularized,
     with_coordinate_rows,
 )
 
 
-@struct
-class ReducedFactor:
-    """The factored matrix where tree joints hold bodies.
-
-    reduced: the bodies with the laws along coordinates; factor: of the rows that act on bodies,
-        None where there are none; root: √α of all rows, (rows, nodes, *batch)
-    """
-
-    reduced: Reduced
-    factor: FactorOfRows | None
-    root: Array
-
-
-AnyFactor = FactorOfRows | ReducedFactor
-
-
 def solve_linear(
-    problem: RowProblem, factors: AnyFactor | None = None, correct: bool = True
-) -> tuple[Array, AnyFactor]:
+    problem: RowProblem, factors: RowFactor | None = None, correct: bool = True
+) -> tuple[Array, RowFactor]:
     """Impulses where no law is bounded: one symmetric solve, differentiable to any order.
 
     problem: regularized
@@ -60,20 +39,16 @@ def solve_linear(
         odds = problem.augmented_stiffness / c
         R = problem.augmented_stiffness * coordinate_rows(problem, problem.rate) - problem.impulse
         extra, right, root = scaled_system(problem, extra, right, c, odds, R)
-    if factors is None:
-        A = matrix(stop_gradient(problem))
-        if isinstance(A, Unassembled) and correct:
-            return _by_kernel(problem, A, extra, right, root, None)
-        factors = factored(problem, A, extra, root)
+    factors = factored(problem, extra, root) if factors is None else factors
     return solve_symmetric(problem, factors, extra, right, root, correct=correct), factors
 
 
-def solve_with(problem: RowProblem, factors: AnyFactor) -> Array:
+def solve_with(problem: RowProblem, factors: RowFactor) -> Array:
     """Impulses of a problem without bounds by the factors of one with the same rows and laws."""
     return solve_linear(regularized(problem), factors)[0]
 
 
-def solve_at_rest(problem: RowProblem, factors: AnyFactor, rate: Array) -> Array:
+def solve_at_rest(problem: RowProblem, factors: RowFactor, rate: Array) -> Array:
     """Impulses for rows of other rates, by the factors of a problem without bounds.
 
     Its linear laws resist the motion and do not begin any.
@@ -101,41 +76,35 @@ def scaled_system(
     return extra, right, with_coordinate_rows(structure, jnp.ones(shape, hard.dtype), root)
 
 
-def factored(problem: RowProblem, A: AnyMatrix, extra: Array, root: Array | None) -> AnyFactor:
+def factored(problem: RowProblem, extra: Array, root: Array | None) -> RowFactor:
     """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; ε is the regularization."""
-    plan = problem.structure.plan
+    plan, acting = problem.structure.plan, problem.structure.way.nodes
     extra = extra if problem.regularization is None else extra + problem.regularization
-    A, root, extra = stop_gradient((A, root, extra))
-    if not isinstance(A, ArticulatedBodies):
-        return factor_scaled(plan, A, extra, root)
-    root = jnp.ones_like(extra) if root is None else root
-    rest, acting = reduced(A, extra, root * root), A.way.nodes
+    bodies, root, extra = stop_gradient((problem.bodies, root, extra))
+    rest = reduced(bodies, extra, jnp.ones_like(extra) if root is None else root * root)
     if not acting:
-        return ReducedFactor(rest, None, root)
-    return ReducedFactor(
-        rest, factor_scaled(plan, rest.blocks(), extra[:, :acting], root[:, :acting]), root
-    )
+        return RowFactor(rest, None, root)
+    near = None if root is None else root[:, :acting]
+    return RowFactor(rest, factor_scaled(plan, rest.blocks(), extra[:, :acting], near), root)
 
 
-def _solved(plan: Plan, factors: AnyFactor, b: Array) -> Array:
+def _solved(problem: RowProblem, factors: RowFactor, b: Array) -> Array:
     """y with (S A S + diag(extra)) y = b, by the factor of `factored`."""
-    if not isinstance(factors, ReducedFactor):
-        return solve(plan, factors, b)
-    rest, root = factors.reduced, factors.root
-    acting, wanted = rest.bodies.way.nodes, root * b
+    plan, acting = problem.structure.plan, problem.structure.way.nodes
     if b.shape[1] == acting:
-        return solve(plan, factors.factor, b)
-    y = b[:, :acting]
+        return solve(plan, factors.of_rows, b)
+    root = jnp.ones_like(b) if factors.root is None else factors.root
+    wanted, y = root * b, b[:, :acting]
     if acting:
-        speed = rest.along(jnp.zeros_like(y), wanted)[0]
-        y = solve(plan, factors.factor, y - root[:, :acting] * speed)
-    along = rest.along(root[:, :acting] * y, wanted)[1]
+        speed = factors.reduced.along(jnp.zeros_like(y), wanted)[0]
+        y = solve(plan, factors.of_rows, y - root[:, :acting] * speed)
+    along = factors.reduced.along(root[:, :acting] * y, wanted)[1]
     return jnp.concatenate([y, along / root[:, acting:]], axis=1)
 
 
 def solve_symmetric(
     problem: RowProblem,
-    factors: AnyFactor,
+    factors: RowFactor,
     extra: Array,
     right: Array,
     root: Array | None,
@@ -146,7 +115,7 @@ def solve_symmetric(
 
     correct: take ε away to second order, y + (S A S + diag(extra) + ε)⁻¹ ε y
     """
-    plan, ε = problem.structure.plan, problem.regularization
+    ε = problem.regularization
 
     def times(y):
         if root is None:
@@ -155,22 +124,15 @@ def solve_symmetric(
 
     def solved(_, b):
         if ε is None or not correct:
-            return _solved(plan, factors, b)
-        if isinstance(factors, ReducedFactor):
-            return corrected(lambda b: _solved(plan, factors, b), b, ε, 0.0)
-        return solve_corrected(plan, factors, b, ε)
+            return _solved(problem, factors, b)
+        return corrected(lambda b: _solved(problem, factors, b), b, ε, 0.0)
 
     y = jax.lax.custom_linear_solve(times, right, solved, symmetric=True)
     return y if root is None else root * y
 
 
 def solve_from(
-    problem: RowProblem,
-    A: AnyMatrix,
-    extra: Array,
-    right: Array,
-    root: Array,
-    before: Array,
+    problem: RowProblem, extra: Array, right: Array, root: Array, before: Array
 ) -> Array:
     """`solve_symmetric` for a change of the impulses `before`: (A + ε) δ = ε Λ corrects for all of
     them, Λ the sum of those before and of the change.
@@ -178,36 +140,11 @@ def solve_from(
     Internal forces of redundant rows double their rounding and go no further, as each solve begins
     with the whole regularization.
     """
-    way = _by_kernel if isinstance(A, Unassembled) else _step_by_step
-    return way(problem, A, extra, right, root, before)[0]
-
-
-def _step_by_step(
-    problem: RowProblem,
-    A: AnyMatrix,
-    extra: Array,
-    right: Array,
-    root: Array | None,
-    before: Array | None,
-) -> tuple[Array, AnyFactor]:
-    """`solve_from`, or without anything before `solve_symmetric`; and the factors."""
-    factors, ε = factored(problem, A, extra, root), problem.regularization
-    if before is None or ε is None:
-        return solve_symmetric(problem, factors, extra, right, root), factors
+    factors, ε = factored(problem, extra, root), problem.regularization
+    if ε is None:
+        return solve_symmetric(problem, factors, extra, right, root)
 
     def once(b):
         return solve_symmetric(problem, factors, extra, b, root, correct=False)
 
-    return corrected(once, right, ε, before), factors
-
-
-@jax.custom_jvp
-def _by_kernel(problem, A, extra, right, root, before):
-    """`_step_by_step` as one kernel."""
-    plan, ε = problem.structure.plan, problem.regularization
-    return factor_and_solve(plan, A, extra if ε is None else extra + ε, root, right, ε, before)
-
-
-@_by_kernel.defjvp
-def _derivative_around_the_kernel(primals, tangents):
-    return jax.jvp(_step_by_step, primals, tangents)
+    return corrected(once, right, ε, before)

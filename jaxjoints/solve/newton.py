@@ -25,6 +25,7 @@ from .problem import (
     anchored,
     at_rest,
     coordinate_rows,
+    no_solution,
     regularized,
     residual,
     speeds,
@@ -66,8 +67,7 @@ class Newton(Solver):
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
         """See `Solver.solve`."""
         if not problem.structure.nodes:
-            none = jnp.zeros(problem.rate.shape[2:], problem.rate.dtype)
-            return RowSolution(problem.rate, (), none, none)
+            return no_solution(problem)
         problem = regularized(problem)
         smoothing = jnp.asarray(self.smoothing, problem.rate.dtype)
         if not problem.bounds:

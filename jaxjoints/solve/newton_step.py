@@ -25,13 +25,12 @@ from jax.lax import stop_gradient
 
 from ..algebra.places import take
 from ..algebra.pytree import static, struct
-from .articulated import ArticulatedBodies, Reduced, reduced
+from .bodies import Bodies, Reduced, reduced
 from .bounds import complementarity, impulse_scale, widened, widening
 from .factor import Blocks, add_diagonal
 from .linear import scaled_system, solve_from
 from .lu import GeneralBlocks, GeneralFactor, factor_general, solve_general, transposed
 from .problem import (
-    AnyMatrix,
     Impulses,
     RowProblem,
     RowStructure,
@@ -63,7 +62,6 @@ class Linearization(NamedTuple):
 def newton_step(
     moving: tuple[RowProblem, Array],
     fixed: tuple[RowProblem, Array],
-    A: AnyMatrix,
     at: Impulses,
     speed: Array,
 ) -> Impulses:
@@ -91,11 +89,11 @@ def newton_step(
         soft = soft + problem.regularization
     wanted = -(speed + soft * impulse)
     if problem.follows:
-        change = _coupled_change(fixed[0], A, system, wanted, R)
+        change = _coupled_change(fixed[0], system, wanted, R)
     else:
         hard = fixed[0].compliance
         extra, right, root = scaled_system(problem, hard, wanted, system.c, total, R)
-        change = solve_from(fixed[0], A, extra, right, root, impulse)
+        change = solve_from(fixed[0], extra, right, root, impulse)
     dΛ = coordinate_rows(problem, change)
     for k, B in enumerate(_follows(fixed[0], system), start=1):
         if B is not None:
@@ -141,9 +139,7 @@ def _follows(problem: RowProblem, system: Linearization) -> list[Array | None]:
     ]
 
 
-def _coupled_change(
-    problem: RowProblem, A: AnyMatrix, system: Linearization, wanted: Array, R: Array
-) -> Array:
+def _coupled_change(problem: RowProblem, system: Linearization, wanted: Array, R: Array) -> Array:
     """dΛ of all rows where friction follows other impulses."""
     structure = problem.structure
     odds = sum(system.odds)
@@ -166,7 +162,7 @@ def _coupled_change(
         follow = with_coordinate_rows(structure, jnp.zeros_like(y), follow)
         return α * delassus(problem, y) + extra * y + follow
 
-    fixed = stop_gradient((A, α, extra))
+    fixed = stop_gradient((problem.bodies, α, extra))
     coupled = _Coupled.of(structure, *fixed, [(at, stop_gradient(E)) for at, E in links])
     return jax.lax.custom_linear_solve(
         times, right, lambda _, b: coupled.solved(b), lambda _, b: coupled.solved_transposed(b)
@@ -178,11 +174,11 @@ class _Coupled:
     """The factored matrix diag(α) A + diag(extra) + links, constant.
 
     factors: of the rows that act on bodies; rest: the bodies with the laws along coordinates of
-        tree joints eliminated, None without such joints
+        tree joints eliminated
     """
 
     factors: GeneralFactor
-    rest: Reduced | None
+    rest: Reduced
     α: Array
     extra: Array
     structure: RowStructure = static()
@@ -191,17 +187,15 @@ class _Coupled:
     def of(
         cls,
         structure: RowStructure,
-        A: AnyMatrix,
+        bodies: Bodies,
         α: Array,
         extra: Array,
         links: list[tuple[np.ndarray, Array]],
     ) -> "_Coupled":
         """links: of each coordinate row to another of its node, and how its bound widens."""
-        plan, rest = structure.plan, None
-        acting, blocks = structure.nodes, A
-        if isinstance(A, ArticulatedBodies):
-            rest, acting = reduced(A, extra, α), A.way.nodes
-            blocks = rest.blocks()
+        plan, acting = structure.plan, structure.way.nodes
+        rest = reduced(bodies, extra, α)
+        blocks = rest.blocks()
         near, soft = α[:, :acting], extra[:, :acting]
         diagonal = Blocks(diagonal=blocks.diagonal * near[:, None], edges=blocks.edges)
         diagonal = add_diagonal(plan, diagonal, soft).diagonal
@@ -219,10 +213,9 @@ class _Coupled:
 
     def solved(self, b: Array) -> Array:
         """y with the matrix times y = b, both of shape (rows, nodes, *batch)."""
-        plan, rest = self.structure.plan, self.rest
-        if rest is None or not self.structure.along:
+        plan, rest, acting = self.structure.plan, self.rest, self.structure.way.nodes
+        if b.shape[1] == acting:
             return solve_general(plan, self.factors, b)
-        acting = rest.bodies.way.nodes
         y = b[:, :acting]
         speed = rest.along(jnp.zeros_like(y), b)[0]
         y = solve_general(plan, self.factors, y - self.α[:, :acting] * speed)
@@ -230,10 +223,10 @@ class _Coupled:
 
     def solved_transposed(self, b: Array) -> Array:
         """y with the transposed matrix times y = b."""
-        plan, rest, α = self.structure.plan, self.rest, self.α
-        if rest is None or not self.structure.along:
+        plan, rest, acting = self.structure.plan, self.rest, self.structure.way.nodes
+        if b.shape[1] == acting:
             return solve_general(plan, transposed(self.factors), b)
-        acting, wanted = rest.bodies.way.nodes, α * b
+        α, wanted = self.α, self.α * b
         y = b[:, :acting]
         speed = rest.along(jnp.zeros_like(y), wanted)[0]
         y = solve_general(plan, transposed(self.factors), y - speed)

@@ -1,10 +1,10 @@
 """The problem of one step, which is all that a solver knows: a static structure and arrays.
 
 A node is a joint or a transmission, a block of rows. Row i of a node has the impulse Λ and the
-speed u = (A Λ)ᵢ + rateᵢ, with A = Σ_b H_bᵀ M_b⁻¹ H_b (the Delassus matrix). Hard rows ask for
-u + compliance Λ = 0; what they aim at is part of the rate. A coordinate row carries the sum of all
-laws of one coordinate, Λ = λ₀ + Σ σ_k λ_k: one linear law λ₀ = p - K₀ u and any number of bounded
-impulses λ_k (`bounds`). A solver returns impulses and a residual.
+speed u = (A Λ)ᵢ + rateᵢ, with A = Hᵀ T H (the Delassus matrix) and T what bodies do after impulses.
+Hard rows ask for u + compliance Λ = 0; what they aim at is part of the rate. A coordinate row
+carries the sum of all laws of one coordinate, Λ = λ₀ + Σ σ_k λ_k: one linear law λ₀ = p - K₀ u and
+any number of bounded impulses λ_k (`bounds`). A solver returns impulses and a residual.
 """
 
 from abc import ABC, abstractmethod
@@ -18,19 +18,16 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import for_all_readers, materialize, on_gpu
+from ..algebra.compiler import materialize
 from ..algebra.places import add_at
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
 from ..algebra.spatial import over_mass
-from .articulated import ArticulatedBodies, speeds_on, total_wrench, velocities
-from .articulated import mobility as articulated_mobility
+from .bodies import Bodies, Paths, RowFactor, speeds_on, velocities
+from .bodies import mobility as mobility_of_rows
 from .bounds import complementarity, impulse_scale, widened
-from .factor import AnyFactor, assemble
-from .factor import AnyMatrix as MatrixOfRows
 from .forces import Bound
 from .graph import Plan
-from .kernels import Unassembled
 
 # Regularization that makes redundant hard rows solvable: compliance as a share of the diagonal of
 # A, by the bytes of a number (float32, float64).
@@ -45,8 +42,6 @@ SPLIT = {4: 1e-4, 8: 1e-6}
 # Residual above which a solve has failed, as a share of the speeds that cancel in it.
 TOLERATED = {4: 1e-4, 8: 1e-10}
 
-AnyMatrix = MatrixOfRows | ArticulatedBodies
-
 # Impulses (Λ, λ_k of each bound).
 Impulses = tuple[Array, tuple[Array, ...]]
 
@@ -55,22 +50,17 @@ Impulses = tuple[Array, tuple[Array, ...]]
 class RowStructure:
     """The static shape of all rows: nodes of up to `rows` rows in elimination order.
 
-    plan: of the nodes that act on bodies, None where there are none
-
-    sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
-        nodes and the bodies there, `bodies` standing for the world
+    way: the bodies of the nodes that act on bodies
     row, node: place of each coordinate row
     unused: places of rows that do not exist
     without_error: places of rows at velocity and acceleration level, which have no error
     independent: whether hard rows of one node cannot depend on those of others: nodes make a tree
         of bodies, and have no hard rows but those of errors
-    along: how many nodes come after those of the plan, along coordinates of tree joints
+    along: how many nodes come after these, along coordinates of tree joints
     """
 
-    plan: Plan | None
-    bodies: int
+    way: Paths
     rows: int
-    sides: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     row: tuple[int, ...]
     node: tuple[int, ...]
     unused: tuple[tuple[int, int], ...]
@@ -81,7 +71,12 @@ class RowStructure:
     @property
     def nodes(self) -> int:
         """How many nodes there are."""
-        return self.along + (0 if self.plan is None else len(self.plan.order))
+        return self.along + self.way.nodes
+
+    @property
+    def plan(self) -> Plan | None:
+        """Of the nodes that act on bodies, None where there are none."""
+        return self.way.plan
 
     @cached_property
     def hard(self) -> np.ndarray:
@@ -120,10 +115,7 @@ class RowStructure:
 class RowProblem:
     """Everything that the impulses of one step depend on, arrays with the batch axes last.
 
-    H: wrenches of unit impulses on the bodies of each side, (6, rows, nodes of the side, *batch)
-    Y: M⁻¹ H, the twists that they cause; what solves on a GPU does not read it, for M⁻¹ is less
-    inverse_mass, inverse_inertia: of all bodies and of the world, where they are 0, [1/kg] and, in
-        the axes of H, [1/(kg m²)], (bodies + 1, *batch) and (3, 3, bodies + 1, *batch)
+    bodies: that the rows act on, with their wrenches
     rate: speed of each row before impulses, and what a hard row aims at, (rows, nodes, *batch)
     compliance: cfm/h of the hard rows, (rows, nodes, *batch)
     augmented_stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
@@ -132,14 +124,9 @@ class RowProblem:
     regularization: compliance of the hard rows that stands in the matrix and not in their law,
         (rows, nodes, *batch); mobility: A_ii. Both None until a solver works them out
         (`regularized`)
-    articulated: the bodies, where tree joints hold some of them; else None. H and Y are then those
-        of the nodes that act on bodies, the first ones
     """
 
-    H: tuple[Array, ...]
-    Y: tuple[Array, ...]
-    inverse_mass: Array
-    inverse_inertia: Array
+    bodies: Bodies
     rate: Array
     compliance: Array
     augmented_stiffness: Array
@@ -148,7 +135,6 @@ class RowProblem:
     structure: RowStructure = static()
     regularization: Array | None = None
     mobility: Array | None = None
-    articulated: ArticulatedBodies | None = None
 
     @property
     def follows(self) -> bool:
@@ -171,15 +157,15 @@ class RowSolution:
     bounded: tuple[Array, ...]
     residual: Array
     size: Array
-    factors: AnyFactor | None = None
+    factors: RowFactor | None = None
 
 
 class Solver(ABC):
     """What finds the impulses of a problem: base of all solvers, frozen records of settings.
 
     smoothing: ν of the bounds [m/s or rad/s], 0 for sharp bounds (see `bounds`)
-    by_bodies: whether the solver takes problems on articulated bodies (`RowProblem.articulated`);
-        for others all joints are rows
+    by_bodies: whether the solver takes problems whose bodies tree joints hold (`Bodies.tree`); for
+        others all joints are rows
     """
 
     smoothing: Array | float = 0.0
@@ -207,32 +193,24 @@ def at_rest(problem: RowProblem) -> Impulses:
     return zero, tuple(jnp.zeros_like(coordinate_rows(problem, zero)) for _ in problem.bounds)
 
 
+def no_solution(problem: RowProblem) -> RowSolution:
+    """Of a problem without rows."""
+    none = jnp.zeros(problem.rate.shape[2:], problem.rate.dtype)
+    return RowSolution(problem.rate, (), none, none)
+
+
 def body_velocities(problem: RowProblem, impulse: Array) -> Array:
-    """M⁻¹ Hᵀ Λ: change of each body's twist in body axes, shape (6, bodies, *batch)."""
-    return _all_velocities(problem, impulse)[0][:, : problem.structure.bodies]
+    """Change of each body's twist in body axes after impulses, shape (6, bodies, *batch)."""
+    return velocities(problem.bodies, impulse)[0][:, :-1]
 
 
 def row_speeds(problem: RowProblem, velocity: Array) -> Array:
-    """Hᵀ v of bodies that move at twists (6, bodies + 1, *batch), shape (rows, nodes, *batch)."""
-    return speeds_on(problem.H, problem.structure.sides, velocity)
-
-
-def _all_velocities(problem: RowProblem, impulse: Array) -> tuple[Array, Array | None]:
-    """Changes of the twists of the bodies and the world, (6, bodies + 1, *batch), and of the speeds
-    of rows along coordinates of tree joints, None without such joints.
+    """Hᵀ v of the rows that act on bodies, while these move at twists (6, bodies + 1, *batch),
+    shape (rows, their nodes, *batch).
     """
-    if not problem.structure.nodes:
-        shape = 6, problem.structure.bodies + 1, *impulse.shape[2:]
-        return jnp.zeros(shape, impulse.dtype), impulse
-    if problem.articulated is not None:
-        return velocities(problem.articulated, impulse)
-    gpu, structure = on_gpu(), problem.structure
-    units = problem.H if gpu else problem.Y
-    total = total_wrench(units, structure.sides, structure.bodies, impulse)
-    if not gpu:
-        return total, None
-    total = for_all_readers(total)
-    return over_mass(problem.inverse_mass, problem.inverse_inertia, total), None
+    if not problem.bodies.H:
+        return jnp.zeros((problem.structure.rows, 0, *velocity.shape[2:]), velocity.dtype)
+    return speeds_on(problem.bodies.H, problem.structure.way.sides, velocity)
 
 
 def speeds(problem: RowProblem, impulse: Array) -> Array:
@@ -242,29 +220,17 @@ def speeds(problem: RowProblem, impulse: Array) -> Array:
 
 def delassus(problem: RowProblem, impulse: Array) -> Array:
     """A Λ, through the bodies."""
-    velocity, along = _all_velocities(problem, impulse)
-    acting = row_speeds(problem, velocity) if problem.H else None
-    parts = [x for x in (acting, along) if x is not None]
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
+    velocity, along = velocities(problem.bodies, impulse)
+    acting = row_speeds(problem, velocity)
+    return acting if along is None else jnp.concatenate([acting, along], axis=1)
 
 
 def mobility(problem: RowProblem) -> Array:
     """Diagonal of A, 0 for rows that nothing moves, (rows, nodes, *batch)."""
     if problem.mobility is not None:
         return problem.mobility
-    if problem.articulated is not None:
-        structure = problem.structure
-        return articulated_mobility(problem.articulated, structure.rows, structure.nodes)
-    return _of_free_bodies(problem)
-
-
-def _of_free_bodies(problem: RowProblem) -> Array:
-    """Diagonal of Σ_b H_bᵀ M_b⁻¹ H_b, of the nodes that act on bodies."""
-    H, Y = problem.H, problem.Y
-    A = dot(H[0], Y[0]) + dot(H[1], Y[1])
-    for (nodes, _), h, y in zip(problem.structure.sides[2:], H[2:], Y[2:], strict=True):
-        A = add_at(A, np.array(nodes), dot(h, y), 1)
-    return A
+    structure = problem.structure
+    return mobility_of_rows(problem.bodies, structure.rows, structure.nodes)
 
 
 def still(problem: RowProblem) -> Array:
@@ -322,15 +288,6 @@ def scale(problem: RowProblem) -> Array:
     return 1 / coordinate_rows(problem, diagonal(problem)) + problem.augmented_stiffness
 
 
-def matrix(problem: RowProblem) -> AnyMatrix:
-    """A, in blocks on the joint graph but for the kernels of a GPU and for articulated bodies."""
-    if problem.articulated is not None:
-        return problem.articulated
-    if on_gpu() and not problem.follows:
-        return Unassembled(problem.H, problem.inverse_mass, problem.inverse_inertia)
-    return assemble(problem.structure.plan, problem.H, problem.Y)
-
-
 def regularized(problem: RowProblem) -> RowProblem:
     """The problem `resting` and with the regularization of its hard rows.
 
@@ -355,16 +312,20 @@ def regularized(problem: RowProblem) -> RowProblem:
 
 
 def _uncancelled(problem: RowProblem) -> Array:
-    """The size of the numbers whose sum A_ii is, (rows, nodes, *batch): A_ii itself, but where tree
-    joints hold the bodies of a loop, and rows that depend on each other move nothing. A row along
-    a coordinate depends on no other.
+    """The size of the numbers whose sum A_ii is, (rows, nodes, *batch): Σ_b H_bᵀ M_b⁻¹ H_b.
+
+    Where no tree joint holds a body that is A_ii. Where some do, rows of a loop that depend on each
+    other move nothing. A row along a coordinate depends on no other.
     """
-    A = mobility(problem)
-    if problem.articulated is None:
+    A, bodies = mobility(problem), problem.bodies
+    if bodies.tree is None:
         return A
-    free = _of_free_bodies(problem) if problem.H else A[:, :0]
-    free = jnp.broadcast_to(free, (*free.shape[:2], *A.shape[2:]))
-    return jnp.concatenate([free, jnp.zeros_like(A[:, free.shape[1] :])], axis=1)
+    free = jnp.zeros_like(A)
+    for H, (nodes, at) in zip(bodies.H, bodies.way.sides, strict=True):
+        body = np.array(at)
+        mass, inertia = bodies.inverse_mass[body], bodies.inverse_inertia[:, :, body]
+        free = add_at(free, np.array(nodes), dot(H, over_mass(mass, inertia, H)), 1)
+    return free
 
 
 def split(problem: RowProblem) -> tuple[RowProblem, list[Array]]:

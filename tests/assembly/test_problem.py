@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxjoints as jj
 from jaxjoints import (
     Ball,
     DryFriction,
@@ -56,6 +57,24 @@ def test_a_system_without_rows_is_solved_like_any_other():
         solution = Newton().solve(problem)
         np.testing.assert_array_equal(solution.impulse, 0)
         np.testing.assert_array_equal(solution.residual, 0)
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        jj.SemiImplicitEuler(projections=1),
+        jj.SemiImplicitEuler(joints="rows", solver=jj.ProjectedGaussSeidel()),
+        jj.Rattle(),
+        pytest.param(jj.RungeKutta(), marks=pytest.mark.slow),
+    ],
+    ids=["Euler", "Gauss-Seidel", "Rattle", "RungeKutta"],
+)
+def test_bodies_without_joints_fly_in_every_scheme(scheme):
+    system, start = free_body()
+    state, _ = jj.rollout(system, start, dt=DT, steps=10, record_every=10, scheme=scheme)
+    np.testing.assert_allclose(state.position[0, 0], 10 * DT, rtol=1e-12)
+    np.testing.assert_allclose(state.omega, start.omega, atol=1e-12)
+    np.testing.assert_array_equal(jj.project(system, state).position, state.position)
 
 
 def test_nothing_is_kept_for_the_next_step_where_nothing_is_bounded():

@@ -1,6 +1,5 @@
 """The benchmarks: mechanisms that are the same for all engines, and programs for a GPU."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -8,10 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from jaxjoints import Limits, SemiImplicitEuler, coordinates, rollout
-from jaxjoints.algebra.compiler import traced_for
-from support.mechanisms import chain
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 # Rounding of poses at the ends of long chains.
@@ -24,30 +19,6 @@ def folder():
     sys.path.insert(0, str(FOLDER))
     yield
     sys.path.remove(str(FOLDER))
-
-
-def final_angles(system, state):
-    """Sum of squared angles after a few steps."""
-    scheme = SemiImplicitEuler(joints="rows")
-    final, _ = rollout(system, state, dt=1e-3, steps=4, record_every=4, scheme=scheme)
-    return jnp.sum(coordinates(system, final) ** 2)
-
-
-@pytest.mark.parametrize(
-    "differentiate",
-    [lambda f: f, pytest.param(jax.grad, marks=pytest.mark.slow)],
-    ids=["value", "gradient"],
-)
-def test_a_limited_chain_lowers_for_a_gpu_with_its_kernels(differentiate):
-    """A Newton step is one kernel; a derivative has a kernel to factor and one for each solve."""
-    system, state = chain(2, laws=[Limits(-0.5, 0.5)])
-    with traced_for("gpu"):
-        traced = jax.jit(differentiate(final_angles)).trace(system, state)
-        lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
-    assert "stablehlo.while" in lowered
-    called = set(re.findall(r'name = "(\w+)"', lowered))
-    assert "factor_and_solve" in called
-    assert called >= {"factor", "solve"} or differentiate is not jax.grad
 
 
 @pytest.mark.parametrize(("throws", "most"), [(1, 100), (100, 100), (101, 100), (1300, 100)])

@@ -13,7 +13,7 @@ import pytest
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 BATCH = 4096
 # Of a step of a chain of 10, without loops or limits: a tenth above what it takes.
-KERNELS, BYTES = 28, 20e3
+KERNELS, BYTES = 196, 99e3
 
 
 @pytest.fixture(autouse=True)

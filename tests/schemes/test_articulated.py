@@ -411,9 +411,19 @@ def test_gradients_flow_through_a_limit_that_a_tree_joint_hits():
 
 def test_softness_given_after_the_build_is_refused_for_a_tree_joint():
     system, state = mechanisms.pendulum()
-    soft = system.with_joint("pivot", cfm=jnp.full(5, 1e-4))
+    soft = jnp.full(5, 1e-4)
+    match = "'pivot': cfm.*build it with this cfm, or with tree=False"
+    with pytest.raises(ValueError, match=match):
+        system.with_joint("pivot", cfm=soft)
+    with pytest.raises(ValueError, match=match):
+        system.with_numbers({"joint.pivot.cfm": soft})
+    with pytest.raises(ValueError, match=match):
+        jax.jit(lambda cfm: system.with_joint("pivot", cfm=cfm))(soft)
+    system.with_joint("pivot", cfm=0 * soft)
+    (group,) = system.groups
+    changed = replace(system, groups=(replace(group, cfm=soft[:, None]),))
     with pytest.raises(ValueError, match="'pivot'.*cfm.*tree=False.*joints='rows'"):
-        rollout(soft, state, dt=DT, steps=1, scheme=TREE)
+        rollout(changed, state, dt=DT, steps=1, scheme=TREE)
 
 
 def test_a_joint_that_its_user_keeps_out_of_the_tree_is_held_by_rows():

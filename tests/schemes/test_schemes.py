@@ -82,6 +82,7 @@ CASES = {
     "carousel": carousel,
     "three-link chain": partial(mechanisms.chain, 3, q=0.8, length=1.0),
     "four-bar": partial(mechanisms.four_bar, crank_speed=3.0),
+    "floating chain": mechanisms.floating_chain,
 }
 CLOSED = 1e-10  # m and rad, what the last step of RATTLE towards the surfaces leaves here
 ROUNDING = 1e-12  # of some hundred steps of numbers of order one
@@ -136,6 +137,7 @@ def away(case, scheme, duration, dt):
         pytest.param("carousel", "RATTLE", marks=pytest.mark.sweep),
         pytest.param("carousel", "RK4", marks=pytest.mark.sweep),
         *(pytest.param("three-link chain", x, marks=pytest.mark.slow) for x in SCHEMES),
+        *(pytest.param("floating chain", x, marks=pytest.mark.slow) for x in SCHEMES),
     ],
 )
 def test_order_of_convergence(case, scheme):

@@ -79,7 +79,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*starts at .* outside its value
 @pytest.mark.slow
 def test_what_is_on_and_not_locked_is_as_what_cannot_be_switched():
     final, info = switched(None)
-    expected, what = after(*arms(), CONTROL)
+    expected, what = after(*arms(tree=False), CONTROL)
     np.testing.assert_allclose(final.position[..., 0], expected.position, rtol=0, atol=1e-10)
     np.testing.assert_allclose(info.qd[..., 0], what.qd, rtol=0, atol=1e-8)
     np.testing.assert_allclose(info.wrench[..., 0], what.wrench, rtol=0, atol=1e-6)
@@ -226,7 +226,7 @@ def made(arm, q, precision):
 @pytest.mark.parametrize("path", [*PRECISIONS, pytest.param("gpu", marks=pytest.mark.slow)])
 def test_a_soft_lock_takes_nothing_of_positions_and_speeds(path):
     wheels, rounding = made(arm=0.3, q=0.1, precision=path)
-    # The kernels of a GPU have a path of their own.
+    # On a GPU sums over bodies are looked up.
     with traced_for(path) if path == "gpu" else nullcontext():
         found = on_surfaces(*wheels)
     for x, wanted in zip(found, (0.1, 1.0, 1.0), strict=True):

@@ -10,7 +10,7 @@ from jaxjoints.algebra.dense import multiply
 from jaxjoints.algebra.pytree import replace
 from jaxjoints.algebra.rotation import quat_to_matrix
 from jaxjoints.solve import tree as solver
-from jaxjoints.solve.articulated import ArticulatedBodies, blocks, paths
+from jaxjoints.solve.bodies import Bodies, blocks, paths
 from jaxjoints.solve.tree import Laws, OnTree, Tree, TreePlan, response
 from support.cases import mostly_slow
 
@@ -190,7 +190,7 @@ def test_rows_on_bodies_are_coupled_as_the_dense_matrix_says(name):
     inertia = rng.uniform(0.5, 2.0, (bodies + 1, BATCH)) * np.eye(3)[..., None, None]
     laws = random_laws(tree)[0]
     weights = jnp.asarray(mass), jnp.asarray(inertia)
-    on = ArticulatedBodies(tree, eliminated(tree), tuple(H), *weights, way=way)
+    on = Bodies(tuple(H), *weights, tree, eliminated(tree), way=way)
     found = blocks(on, eliminated(tree, laws))
     # Column by column: what a unit impulse of each row does to all others, by `moved`.
     order = {body: i for i, body in enumerate(plan.order)}

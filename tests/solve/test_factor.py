@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxjoints.solve.factor import Blocks, add_diagonal, assemble, factor, scale, solve
+from jaxjoints.algebra.pytree import replace
+from jaxjoints.solve.bodies import blocks
+from jaxjoints.solve.factor import Blocks, add_diagonal, factor, scale, solve
 from jaxjoints.solve.graph import elimination_plan, is_tree
 from jaxjoints.solve.lu import GeneralBlocks, factor_general, solve_general, transposed
 from support.cases import mostly_slow
@@ -32,18 +34,18 @@ graphs = pytest.mark.parametrize("graph", mostly_slow(GRAPHS, default=("chain", 
 
 
 @partial(jax.jit, static_argnums=0)
-def direct(plan, sides, s, d, b):
-    return solve(
-        plan, factor(plan, add_diagonal(plan, scale(plan, assemble(plan, *sides), s), d)), b
-    )
+def direct(plan, bodies, s, d, b):
+    A = scale(plan, blocks(bodies, None), s)
+    return solve(plan, factor(plan, add_diagonal(plan, A, d)), b)
 
 
 def check(nodes, r, batch, dtype, tolerance):
-    plan, sides, _, A = problem(nodes, r, batch)
+    bodies, A = problem(nodes, r, batch)
+    plan = bodies.way.plan
     rng = np.random.default_rng(1)
     shape = (r, len(nodes), *batch)
     s, d, b = rng.uniform(0.5, 2.0, shape), rng.uniform(0.5, 2.0, shape), rng.normal(size=shape)
-    x = direct(plan, *jax.tree.map(lambda v: jnp.asarray(v, dtype), (sides, s, d, b)))
+    x = direct(plan, *jax.tree.map(lambda v: jnp.asarray(v, dtype), (bodies, s, d, b)))
     assert x.dtype == dtype
     expected = dense_solve(with_diagonal(s[:, :, None, None] * A * s, d), b)
     np.testing.assert_allclose(x, expected, rtol=0, atol=tolerance * np.max(np.abs(expected)))
@@ -84,14 +86,15 @@ def test_random_graphs():
 
 
 def test_shared_rows_broadcast_against_a_batch():
-    plan, sides, _, A = problem(GRAPHS["chain"], 2, (1,))
+    bodies, A = problem(GRAPHS["chain"], 2, (1,))
+    plan, bodies = bodies.way.plan, jax.tree.map(jnp.asarray, bodies)
     shape = (2, 10, 4)
     rng = np.random.default_rng(2)
     d, b = rng.uniform(0.5, 2.0, shape), rng.normal(size=shape)
     ones = jnp.ones((2, 10, 1))
-    x = direct(plan, jax.tree.map(jnp.asarray, sides), ones, jnp.asarray(d), jnp.asarray(b))
+    x = direct(plan, bodies, ones, jnp.asarray(d), jnp.asarray(b))
     np.testing.assert_allclose(x, dense_solve(with_diagonal(A, d), b), atol=1e-11)
-    x = direct(plan, jax.tree.map(jnp.asarray, sides), ones, ones, jnp.asarray(b))
+    x = direct(plan, bodies, ones, ones, jnp.asarray(b))
     one = with_diagonal(A, np.ones((2, 10, 1))) * np.ones(4)
     np.testing.assert_allclose(x, dense_solve(one, b), atol=1e-11)
 
@@ -102,20 +105,24 @@ def test_rows_that_nodes_do_not_have_are_left_out(graph):
     nodes, r, batch = GRAPHS[graph], 4, (2,)
     rng = np.random.default_rng(len(graph))
     heights = tuple(int(h) for h in rng.integers(1, r + 1, len(nodes)))
-    plan, sides, *_ = problem(nodes, r, batch)
-    short = elimination_plan(nodes, heights)
+    bodies, _ = problem(nodes, r, batch)
+    plan = bodies.way.plan
+    short = elimination_plan(plan.nodes, heights)
     assert short.order == plan.order and short != plan
     there = np.arange(r)[:, None] < np.array(heights)[list(plan.order)]
-    sides = jax.tree.map(np.array, sides)
-    for arrays in sides:
-        for x, having in zip(arrays, plan.sides, strict=True):
-            x *= there[:, having][None, ..., None]
-    sides = jax.tree.map(jnp.asarray, sides)
+    bodies = replace(
+        bodies,
+        H=tuple(
+            x * there[:, having][None, ..., None]
+            for x, (having, _) in zip(bodies.H, bodies.way.sides, strict=True)
+        ),
+    )
+    bodies = jax.tree.map(jnp.asarray, bodies)
     n = len(plan.order)
     d = np.where(there[..., None], 0.3, 1.0) * np.ones((r, n, *batch))
     b = rng.normal(size=(r, n, *batch))
     one = np.ones((r, n, *batch))
-    found, full = (direct(p, sides, one, jnp.asarray(d), jnp.asarray(b)) for p in (short, plan))
+    found, full = (direct(p, bodies, one, jnp.asarray(d), jnp.asarray(b)) for p in (short, plan))
     np.testing.assert_allclose(found, full, rtol=1e-10, atol=1e-11)
     np.testing.assert_array_equal(np.asarray(found)[~there], b[~there])
 
@@ -125,7 +132,8 @@ def test_rows_that_nodes_do_not_have_are_left_out(graph):
 def test_a_general_matrix_and_its_transpose_are_solved(graph, turned):
     """Against dense float64: A scaled row by row, rows of a node coupled at random."""
     r, batch = 3, (2,)
-    plan, sides, _, A = problem(GRAPHS[graph], r, batch)
+    bodies, A = problem(GRAPHS[graph], r, batch)
+    plan = bodies.way.plan
     rng = np.random.default_rng(len(graph))
     n = len(plan.order)
     α = rng.uniform(0.1, 1.0, (r, n, *batch))
@@ -134,16 +142,16 @@ def test_a_general_matrix_and_its_transpose_are_solved(graph, turned):
     for i in range(n):
         dense[:, i, :, i] += within[:, :, i]
     b = rng.normal(size=(r, n, *batch))
-    blocks = assemble(plan, *jax.tree.map(jnp.asarray, sides))
+    matrix = blocks(jax.tree.map(jnp.asarray, bodies), None)
     general = GeneralBlocks(
-        diagonal=α[:, None] * blocks.diagonal + within,
-        lower=α[:, plan.row][:, None] * blocks.edges,
-        upper=α[:, plan.column][:, None] * jnp.swapaxes(blocks.edges, 0, 1),
+        diagonal=α[:, None] * matrix.diagonal + within,
+        lower=α[:, plan.row][:, None] * matrix.edges,
+        upper=α[:, plan.column][:, None] * jnp.swapaxes(matrix.edges, 0, 1),
     )
     factors = factor_general(plan, general)
     x = solve_general(plan, transposed(factors) if turned else factors, jnp.asarray(b))
-    matrix = np.moveaxis(dense, (0, 1), (2, 3)) if turned else dense
-    np.testing.assert_allclose(x, dense_solve(matrix, b), rtol=1e-9, atol=1e-9)
+    dense = np.moveaxis(dense, (0, 1), (2, 3)) if turned else dense
+    np.testing.assert_allclose(x, dense_solve(dense, b), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -152,13 +160,14 @@ def test_a_general_matrix_and_its_transpose_are_solved(graph, turned):
 def test_rows_that_depend_on_each_other_are_solved_to_a_few_roundings(graph):
     """In float32, of the size of what cancels; inverses of whole pivots leave 1000 to 4000."""
     r, batch, share = 6, (64,), 1e-5
-    plan, sides, _, A = problem(GRAPHS[graph], r, batch)
+    bodies, A = problem(GRAPHS[graph], r, batch)
+    plan = bodies.way.plan
     rng, n = np.random.default_rng(0), len(plan.order)
-    blocks = assemble(plan, *jax.tree.map(jnp.asarray, sides))
+    matrix = blocks(jax.tree.map(jnp.asarray, bodies), None)
     regularization = share * np.einsum("iaia...->ia...", A)
-    lower = single(blocks.edges)
+    lower = single(matrix.edges)
     general = GeneralBlocks(
-        diagonal=single(add_diagonal(plan, blocks, jnp.asarray(regularization)).diagonal),
+        diagonal=single(add_diagonal(plan, matrix, jnp.asarray(regularization)).diagonal),
         lower=lower,
         upper=jnp.swapaxes(lower, 0, 1),
     )
@@ -178,27 +187,31 @@ def test_rows_that_depend_on_each_other_are_solved_to_a_few_roundings(graph):
 @pytest.fixture(scope="module")
 def system():
     """A plan, an assembled batch of two, and a function that solves it."""
-    plan, sides, _, A = problem(GRAPHS["ring"], 2, (2,))
-    blocks = assemble(plan, *jax.tree.map(jnp.asarray, sides))
-    blocks = add_diagonal(plan, blocks, jnp.ones((2, 6, 2)))
-    return plan, blocks, with_diagonal(A, np.ones((2, 6, 2)))
+    bodies, A = problem(GRAPHS["ring"], 2, (2,))
+    plan = bodies.way.plan
+    matrix = blocks(jax.tree.map(jnp.asarray, bodies), None)
+    return (
+        plan,
+        add_diagonal(plan, matrix, jnp.ones((2, 6, 2))),
+        with_diagonal(A, np.ones((2, 6, 2))),
+    )
 
 
 def test_vmap_equals_trailing_batch(system):
-    plan, blocks, _ = system
+    plan, matrix, _ = system
     b = jnp.asarray(np.random.default_rng(3).normal(size=(2, 6, 2)))
 
-    def run(blocks, b):
-        return solve(plan, factor(plan, blocks), b)
+    def run(matrix, b):
+        return solve(plan, factor(plan, matrix), b)
 
-    together = jax.jit(run)(blocks, b)
-    mapped = jax.jit(jax.vmap(run, -1, -1))(blocks, b)
+    together = jax.jit(run)(matrix, b)
+    mapped = jax.jit(jax.vmap(run, -1, -1))(matrix, b)
     np.testing.assert_allclose(mapped, together, rtol=1e-12, atol=1e-12)
 
 
 def test_solve_is_linear_and_symmetric_in_the_right_side(system):
-    plan, blocks, A = system
-    factors = jax.jit(partial(factor, plan))(blocks)
+    plan, matrix, A = system
+    factors = jax.jit(partial(factor, plan))(matrix)
     run = jax.jit(partial(solve, plan))
     rng = np.random.default_rng(4)
     b, c = (jnp.asarray(rng.normal(size=(2, 6, 2))) for _ in range(2))
@@ -210,47 +223,48 @@ def test_solve_is_linear_and_symmetric_in_the_right_side(system):
 
 
 def test_derivative_through_custom_linear_solve_is_that_of_the_solution(system):
-    plan, blocks, _ = system
+    plan, matrix, _ = system
     b = jnp.asarray(np.random.default_rng(6).normal(size=(2, 6, 2)))
 
-    def times(blocks, x):
+    def times(matrix, x):
         column, row = np.asarray(plan.column), np.asarray(plan.row)
-        y = jnp.einsum("ij...,j...->i...", blocks.diagonal, x)
-        y = y.at[:, row].add(jnp.einsum("ije...,je...->ie...", blocks.edges, x[:, column]))
-        return y.at[:, column].add(jnp.einsum("jie...,je...->ie...", blocks.edges, x[:, row]))
+        y = jnp.einsum("ij...,j...->i...", matrix.diagonal, x)
+        y = y.at[:, row].add(jnp.einsum("ije...,je...->ie...", matrix.edges, x[:, column]))
+        return y.at[:, column].add(jnp.einsum("jie...,je...->ie...", matrix.edges, x[:, row]))
 
     def solution(diagonal, edges, b):
         lower = jnp.asarray(np.tril(np.ones((2, 2))))[:, :, None, None]
         diagonal = diagonal * lower
         diagonal = (diagonal + jnp.swapaxes(diagonal, 0, 1)) / 2
-        blocks = Blocks(diagonal=diagonal, edges=edges)
-        factors = factor(plan, jax.lax.stop_gradient(blocks))
+        matrix = Blocks(diagonal=diagonal, edges=edges)
+        factors = factor(plan, jax.lax.stop_gradient(matrix))
         return jax.lax.custom_linear_solve(
-            partial(times, blocks), b, lambda _, b: solve(plan, factors, b), symmetric=True
+            partial(times, matrix), b, lambda _, b: solve(plan, factors, b), symmetric=True
         )
 
-    point = blocks.diagonal + jnp.eye(2)[:, :, None, None], 0.3 * blocks.edges, b
+    point = matrix.diagonal + jnp.eye(2)[:, :, None, None], 0.3 * matrix.edges, b
     check_grads(jax.jit(solution), point, order=1, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_redundant_rows_do_no_harm(dtype):
     # Two joints with the same rows: A is singular, but A x = b has solutions for such b.
-    plan, sides, *_ = problem(((0, -1), (0, -1), (1, 0)), 3)
-    sides = jax.tree.map(np.array, sides)
+    bodies, _ = problem(((0, -1), (0, -1), (1, 0)), 3)
+    plan = bodies.way.plan
     first, second = (plan.order.index(i) for i in (0, 1))
-    for side in jax.tree.leaves(sides):
-        side[:, :, second] = side[:, :, first]
-    sides = jax.tree.map(lambda side: jnp.asarray(side, dtype), sides)
+    child = np.array(bodies.H[0])
+    child[:, :, second] = child[:, :, first]
+    bodies = replace(bodies, H=(child, *bodies.H[1:]))
+    bodies = jax.tree.map(lambda x: jnp.asarray(x, dtype), bodies)
     ones, zeros = jnp.ones((3, 3), dtype), jnp.zeros((3, 3), dtype)
-    x = direct(plan, sides, ones, zeros, ones)
-    blocks = assemble(plan, *sides)
+    x = direct(plan, bodies, ones, zeros, ones)
+    matrix = blocks(bodies, None)
     A = np.zeros((3, 3, 3, 3))
     for i in range(3):
-        A[:, i, :, i] = blocks.diagonal[:, :, i]
+        A[:, i, :, i] = matrix.diagonal[:, :, i]
     for e, (i, k) in enumerate(zip(plan.row, plan.column, strict=True)):
-        A[:, i, :, k] = blocks.edges[:, :, e]
-        A[:, k, :, i] = blocks.edges[:, :, e].T
+        A[:, i, :, k] = matrix.edges[:, :, e]
+        A[:, k, :, i] = matrix.edges[:, :, e].T
     tolerance = 1e4 * float(jnp.finfo(dtype).eps)
     np.testing.assert_allclose(np.einsum("risj,sj->ri", A, x), 1.0, atol=tolerance)
 

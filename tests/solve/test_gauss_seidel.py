@@ -10,7 +10,7 @@ import pytest
 from jax.test_util import check_grads
 
 import jaxjoints as jj
-from jaxjoints.solve.graph import elimination_plan
+from jaxjoints.solve.bodies import bodies_of_rows
 from jaxjoints.solve.problem import (
     RowProblem,
     RowStructure,
@@ -21,6 +21,7 @@ from jaxjoints.solve.problem import (
 from support import oracle
 from support.cases import mostly_slow
 from support.contacts import contacts
+from support.graphs import free_bodies, with_wrenches
 from support.reference import environment, laws_of
 from support.stops import ENVIRONMENTS, ROUNDING, chain, problem_of, violent
 
@@ -155,25 +156,23 @@ def recorded(name):
         H[:, :, i] = sides
         rate[i] = np.einsum("san,san->n", H[:, :, i], np.array(free)) - world["erp"] / h * error
         compliance[i] = world["cfm"] / h
-    Y = [
-        np.concatenate([one[:3] / body["mass"], np.einsum("abn,bin->ain", tensor, one[3:])])
-        for body, tensor, one in zip(case["bodies"], inverse, H, strict=True)
-    ]
     world_stays = np.zeros_like(inverse[0])
     mass = np.array([1 / body["mass"] for body in case["bodies"]] + [0.0])
+    way = free_bodies(2, ((0, 1),), ROWS)
+    bodies = bodies_of_rows(
+        H=tuple(jnp.asarray(x[:, :, None]) for x in H),
+        inverse_mass=jnp.asarray(mass[:, None]),
+        inverse_inertia=jnp.asarray(np.stack([*inverse, world_stays], axis=2)),
+        way=way,
+    )
     problem = RowProblem(
-        tuple(jnp.asarray(x[:, :, None]) for x in H),
-        tuple(jnp.asarray(x[:, :, None]) for x in Y),
-        jnp.asarray(mass[:, None]),
-        jnp.asarray(np.stack([*inverse, world_stays], axis=2)),
+        bodies,
         jnp.asarray(rate[:, None]),
         jnp.asarray(compliance[:, None]),
         jnp.zeros((0, count)),
         jnp.zeros((0, count)),
         (),
-        RowStructure(
-            elimination_plan(((0, 1),)), 2, ROWS, (((0,), (0,)), ((0,), (1,))), (), (), ()
-        ),
+        RowStructure(way, ROWS, (), (), ()),
     )
     after = [
         np.moveaxis(np.asarray(case["trajectory"][f]), 0, -1)[..., 1:] for f in ("linvel", "angvel")
@@ -318,11 +317,12 @@ def test_derivatives_are_those_of_the_visits(given):
 
     def impulses(rate, H, box, relaxation):
         bounds = (*problem.bounds[:-1], jj.replace(last, **box))
-        moved = jj.replace(problem, rate=rate, H=(H, *problem.H[1:]), bounds=bounds)
+        bodies = with_wrenches(problem, [H, *problem.bodies.H[1:]])
+        moved = jj.replace(problem, rate=rate, bodies=bodies, bounds=bounds)
         found = jj.ProjectedGaussSeidel(relaxation, iterations=3).solve(moved)
         return found.impulse[..., ONE]
 
-    given = problem.rate, problem.H[0], box, jnp.asarray(1.3)
+    given = problem.rate, problem.bodies.H[0], box, jnp.asarray(1.3)
     check_grads(jax.jit(impulses), given, order=1, eps=1e-6, rtol=1e-6, atol=1e-6)
 
 

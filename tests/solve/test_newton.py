@@ -10,13 +10,15 @@ import pytest
 import jaxjoints as jj
 from jaxjoints.assembly.impulses import start_impulses
 from jaxjoints.assembly.layout import layout
+from jaxjoints.model.kinematics import with_world
 from jaxjoints.solve.bounds import complementarity
 from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.iteration import SOLVED
 from jaxjoints.solve.newton import Newton
-from jaxjoints.solve.problem import row_speeds
+from jaxjoints.solve.problem import body_velocities, mobility, row_speeds
 from support import mechanisms
 from support.mechanisms import single
+from support.reference import environment, on_bodies
 from support.stops import DT, ENVIRONMENTS, ROUNDING, chain, problem_of, violent
 
 COLD = 15
@@ -34,12 +36,7 @@ _solve = jax.jit(Newton.solve)
 def speeds_of(problem, solution):
     """Speeds of the coordinate rows after the impulses, shape (coordinate rows, environments)."""
     structure = problem.structure
-    batch = solution.residual.shape
-    change = jnp.zeros((6, structure.bodies + 1, *batch))
-    for Y, (_, bodies) in zip(problem.Y, structure.sides, strict=True):
-        change = change.at[:, np.array(bodies)].add(
-            jnp.sum(jnp.broadcast_to(Y, (*Y.shape[:3], *batch)) * solution.impulse[None], axis=1)
-        )
+    change = with_world(body_velocities(problem, solution.impulse))
     speed = problem.rate + row_speeds(problem, change)
     return speed, speed[np.array(structure.row), np.array(structure.node)]
 
@@ -92,9 +89,7 @@ def test_smoothing_makes_the_product_a_barrier(limited):
     solution = solve(problem, None, iterations=COLD, smoothing=speed)
     _, u = speeds_of(problem, solution)
     row, node = np.array(problem.structure.row), np.array(problem.structure.node)
-    inverse_mass = sum(
-        jnp.sum(H * Y, axis=0)[row, node] for H, Y in zip(problem.H, problem.Y, strict=True)
-    )
+    inverse_mass = mobility(problem)[row, node]
     # The product of a number near 1 and one near 1e-9 carries the rounding of the larger.
     for bound, impulse in stops(problem, solution):
         w = bound.sign * u + bound.bias
@@ -174,15 +169,9 @@ def responses(problem, solution):
     diagonal, shape (rows, nodes, environments).
     """
     structure = problem.structure
-    shape = (6, structure.bodies + 1, structure.rows, structure.nodes, ENVIRONMENTS)
-    H, Y = np.zeros(shape), np.zeros(shape)
-    for H_end, Y_end, (_, bodies) in zip(problem.H, problem.Y, structure.sides, strict=True):
-        for node, body in enumerate(bodies):
-            H[:, body, :, node] += H_end[:, :, node]
-            Y[:, body, :, node] += Y_end[:, :, node]
+    pairs = [on_bodies(environment(problem, e)) for e in range(ENVIRONMENTS)]
     count = structure.rows * structure.nodes
-    H, Y = (np.moveaxis(x.reshape(-1, count, ENVIRONMENTS), -1, 0) for x in (H, Y))
-    A = np.swapaxes(H, 1, 2) @ Y
+    A = np.stack([H.reshape(-1, count).T @ Y.reshape(-1, count) for H, Y in pairs])
     held = np.ones((ENVIRONMENTS, structure.rows, structure.nodes), bool)
     held[:, structure.row, structure.node] = np.max(solution.bounded, axis=0).T > NOTHING
     held = held.reshape(ENVIRONMENTS, count)

@@ -17,6 +17,7 @@ from support import mechanisms
 from support.cases import mostly_slow
 from support.contacts import contacts
 from support.differences import check_slopes, slopes
+from support.graphs import with_wrenches
 from support.mechanisms import rows_of_step
 
 DT = 1e-3
@@ -54,7 +55,7 @@ def changed(problem, x):
         return jnp.asarray(rng.standard_normal(shape))
 
     structure = problem.structure
-    motion = noise((6, structure.bodies + 1)).at[:, -1].set(0.0)
+    motion = noise((6, structure.way.tree.bodies + 1)).at[:, -1].set(0.0)
     scale = 1 + x[0] * noise(problem.rate.shape)
     bounds = tuple(
         jj.replace(bound, bias=bound.bias + x[2] * noise(bound.bias.shape))
@@ -64,8 +65,7 @@ def changed(problem, x):
     )
     return jj.replace(
         problem,
-        H=tuple(H * scale[None] for H in problem.H),
-        Y=tuple(Y * scale[None] for Y in problem.Y),
+        bodies=with_wrenches(problem, [H * scale[None] for H in problem.bodies.H]),
         rate=scale * (problem.rate + x[1] * row_speeds(problem, motion)),
         bounds=bounds,
     )
@@ -76,7 +76,7 @@ def motion(name, smoothing, derivative):
     """What the impulses make of the speeds of the bodies, a function of x (4,)."""
     base = problem(name)
     solver = Newton(smoothing=smoothing, iterations=12, derivative=derivative)
-    weights = np.random.default_rng(3).standard_normal((6, base.structure.bodies))
+    weights = np.random.default_rng(3).standard_normal((6, base.structure.way.tree.bodies))
 
     def outcome(x):
         now = changed(base, x)

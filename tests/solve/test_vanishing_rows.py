@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxjoints.algebra.compiler import traced_for
 from jaxjoints.algebra.pytree import replace
+from jaxjoints.solve.bodies import bodies_of_rows
 from jaxjoints.solve.derivative import Unrolled
 from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.gauss_seidel import ProjectedGaussSeidel
-from jaxjoints.solve.graph import elimination_plan
 from jaxjoints.solve.newton import Newton
 from jaxjoints.solve.problem import RowProblem, RowStructure, body_velocities
+from support.graphs import free_bodies
 
 HARD, LAWS, NORMAL = 0, 1, 2
 MASS = 2.0
@@ -64,9 +64,8 @@ ROW_OF_LAWS, NORMAL_ROW = np.roll(WEIGHTS, -LAWS), np.roll(WEIGHTS, -NORMAL)
 @cache
 def structure(following):
     rows = (LAWS, NORMAL) if following else (LAWS,)
-    nodes = (((0,), (0,)), ((0,), (1,)))
-    plan = elimination_plan(((0, -1),))
-    return RowStructure(plan, 1, 1 + len(rows), nodes, rows, (0,) * len(rows), ())
+    way = free_bodies(1, ((0, -1),), 1 + len(rows))
+    return RowStructure(way, 1 + len(rows), rows, (0,) * len(rows), ())
 
 
 def problem(following, laws, mass, p, v):
@@ -89,17 +88,21 @@ def problem(following, laws, mass, p, v):
     if following:
         boxes = replace(boxes, mu=of_rows(mu), normal=(1, 1))
     none, inverse = jnp.zeros_like(H), jnp.stack([1 / mass, 0 * mass])
-    return RowProblem(
+    rows = structure(following)
+    bodies = bodies_of_rows(
         H=(H, none),
-        Y=(H / mass, none),
         inverse_mass=inverse,
         inverse_inertia=jnp.eye(3, dtype=p.dtype)[..., None] * inverse[None, None],
+        way=rows.way,
+    )
+    return RowProblem(
+        bodies,
         rate=rate,
         compliance=jnp.zeros_like(rate),
         augmented_stiffness=of_rows(linear[0]),
         impulse=of_rows(linear[1]),
         bounds=(stops, boxes),
-        structure=structure(following),
+        structure=rows,
     )
 
 
@@ -190,10 +193,3 @@ def test_rows_that_vanish_in_single_precision(name):
 @pytest.mark.parametrize("name", list(SOLVERS))
 def test_rows_that_vanish_under_friction_that_follows_others(name):
     check(name, following=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_that_vanish_by_kernels(dtype):
-    with traced_for("gpu"):
-        check("Newton", dtype=dtype)

@@ -7,9 +7,11 @@ tangents with friction μ |Λₙ|.
 import jax.numpy as jnp
 import numpy as np
 
+from jaxjoints.solve.bodies import bodies_of_rows
 from jaxjoints.solve.forces import Bound
-from jaxjoints.solve.graph import elimination_plan
 from jaxjoints.solve.problem import RowProblem, RowStructure
+
+from .graphs import free_bodies
 
 DT = 0.01
 
@@ -22,8 +24,8 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
     rng = np.random.default_rng([seed, links, touching])
     nodes = [(i, i - 1) for i in range(1, links)]
     nodes += [(i, -1) for i in range(links) for _ in range(touching)]
-    plan = elimination_plan(tuple(nodes))
-    nodes = [nodes[i] for i in plan.order]
+    way = free_bodies(links, nodes, 3)
+    nodes = [nodes[i] for i in way.plan.order]
     n, ground = len(nodes), np.array([parent < 0 for _, parent in nodes])
     child, parent = (np.array(side) % (links + 1) for side in zip(*nodes, strict=True))
 
@@ -54,12 +56,9 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
     )
     places = np.flatnonzero(ground)
     row, node = (tuple(map(int, x)) for x in (np.repeat(range(3), len(places)), np.tile(places, 3)))
-    everyone = tuple(range(n))
     structure = RowStructure(
-        plan,
-        links,
+        way,
         3,
-        tuple((everyone, tuple(map(int, body))) for body in (child, parent)),
         row,
         node,
         (),
@@ -79,11 +78,14 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
         jnp.asarray(μ),
         normal=tuple(range(len(places))) * 3,
     )
+    bodies = bodies_of_rows(
+        H=tuple(map(jnp.asarray, H)),
+        inverse_mass=jnp.asarray(inverse[0]),
+        inverse_inertia=jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
+        way=way,
+    )
     return RowProblem(
-        tuple(map(jnp.asarray, H)),
-        tuple(map(jnp.asarray, Y)),
-        jnp.asarray(inverse[0]),
-        jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
+        bodies,
         jnp.asarray(rate),
         jnp.zeros_like(rate),
         none,

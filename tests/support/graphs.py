@@ -4,7 +4,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from jaxjoints.solve.graph import elimination_plan
+from jaxjoints.solve.bodies import Bodies, bodies_of_rows, paths
+from jaxjoints.solve.tree import TreePlan
 
 
 def chain(n, first=0):
@@ -57,33 +58,38 @@ GRAPHS = {
 }
 
 
+def free_bodies(count, nodes, rows):
+    """How nodes of so many rows each pass bodies that no joint of a tree holds."""
+    return paths(TreePlan.of((True,) * count, ()), nodes, (rows,) * len(nodes))
+
+
+def with_wrenches(problem, H):
+    """The bodies of a problem with other wrenches of its rows."""
+    return bodies_of_rows(**vars(problem.bodies) | {"H": tuple(H)})
+
+
 @lru_cache(maxsize=64)
 def problem(nodes, r, batch=(), seed=0):
-    """H and Y = M⁻¹ H of all sides in plan order, the masses and inertias of M⁻¹, and the dense A
-    with axes (row, node) twice.
-    """
+    """The bodies that rows act on, arrays in numpy, and the dense A with axes (row, node) twice."""
     rng = np.random.default_rng([seed, r, len(nodes)])
-    plan = elimination_plan(nodes)
-    bodies = 1 + max(max(sides) for sides in nodes)
-    X = rng.normal(size=(3, 3, bodies + 1, *batch))
+    count = 1 + max(max(sides) for sides in nodes)
+    way = free_bodies(count, nodes, r)
+    X = rng.normal(size=(3, 3, count + 1, *batch))
     unit = np.eye(3).reshape(3, 3, 1, *(1,) * len(batch))
     inertia = (np.einsum("ij...,kj...->ik...", X, X) + unit) / 3
-    mass = rng.uniform(0.3, 3.0, (bodies + 1, *batch))
+    mass = rng.uniform(0.3, 3.0, (count + 1, *batch))
     mass[-1], inertia[:, :, -1] = 0.0, 0.0
     inverse_mass = np.zeros((6, 6, *mass.shape))
     inverse_mass[:3, :3], inverse_mass[3:, 3:] = unit * mass, inertia
     # Every node's rows as wrenches on every body.
-    on_body = np.zeros((6, bodies + 1, r, len(nodes), *batch))
-    wrenches, twists = [], []
-    for side, having in enumerate(plan.sides):
-        body = np.array([nodes[plan.order[i]][side] for i in having])
+    on_body = np.zeros((6, count + 1, r, len(nodes), *batch))
+    wrenches = []
+    for having, body in way.sides:
         wrenches.append(rng.normal(size=(6, r, len(having), *batch)))
-        inverse = inverse_mass[:, :, body]
-        twists.append(np.einsum("ijn...,jkn...->ikn...", inverse, wrenches[side]))
         for i, node in enumerate(having):
-            on_body[:, body[i], :, node] += wrenches[side][:, :, i]
+            on_body[:, body[i], :, node] += wrenches[-1][:, :, i]
     A = np.einsum("abri...,acb...,cbsj...->risj...", on_body, inverse_mass, on_body, optimize=True)
-    return plan, (tuple(wrenches), tuple(twists)), (mass, inertia), A
+    return Bodies(tuple(wrenches), mass, inertia, way=way), A
 
 
 def dense_solve(A, b):

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
+from jaxjoints.solve.bodies import bodies_of_rows
 from jaxjoints.solve.forces import Bound
-from jaxjoints.solve.graph import elimination_plan
 from jaxjoints.solve.problem import RowProblem, RowStructure
+
+from .graphs import free_bodies
 
 DT = 1e-3
 
@@ -40,9 +42,9 @@ class Hinges:
         rng = np.random.default_rng([seed, self.links, self.closed, self.boxes])
         count = self.links + self.closed
         nodes = [(i, i - 1) for i in range(self.links)] + [(self.links - 1, -1)] * self.closed
-        plan = elimination_plan(tuple(nodes))
-        order = np.array(plan.order)
-        sides = [np.array(side)[order] % (self.links + 1) for side in zip(*nodes, strict=True)]
+        way = free_bodies(self.links, nodes, 6)
+        order = np.array(way.plan.order)
+        sides = [np.array(at) for _, at in way.sides]
         points, axes = self._placed(rng, count, batch)
         centre = (points[:, :-1] + points[:, 1:])[:, : self.links] / 2
         centre = np.concatenate([centre, np.zeros((3, 1, batch))], axis=1)
@@ -68,10 +70,8 @@ class Hinges:
         diagonal = sum(np.sum(h * y, axis=0)[5] for h, y in zip(H, Y, strict=True))
         everyone = tuple(range(count))
         structure = RowStructure(
-            plan,
-            self.links,
+            way,
             6,
-            tuple((everyone, tuple(map(int, side))) for side in sides),
             (5,) * count,
             everyone,
             (),
@@ -79,11 +79,14 @@ class Hinges:
         )
         none = jnp.zeros((count, batch))
         bounds = (self._stops(rng, diagonal), *self._friction(rng, diagonal))
+        bodies = bodies_of_rows(
+            H=tuple(map(jnp.asarray, H)),
+            inverse_mass=jnp.asarray(inverse[0]),
+            inverse_inertia=jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
+            way=way,
+        )
         return RowProblem(
-            tuple(map(jnp.asarray, H)),
-            tuple(map(jnp.asarray, Y)),
-            jnp.asarray(inverse[0]),
-            jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
+            bodies,
             jnp.asarray(rate),
             jnp.zeros(rate.shape),
             none,

@@ -112,13 +112,13 @@ def environment(problem: Any, e: int) -> Any:
 def on_bodies(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     """H and Y of one environment's rows on all bodies, (6, bodies + 1, rows, nodes)."""
     structure = problem.structure
-    shape = 6, structure.bodies + 1, structure.rows, structure.nodes
-    both = np.zeros(shape), np.zeros(shape)
-    for H, Y, (nodes, bodies) in zip(problem.H, problem.Y, structure.sides, strict=True):
-        for whole, part in zip(both, (H, Y), strict=True):
-            for i, (node, body) in enumerate(zip(nodes, bodies, strict=True)):
-                whole[:, body, :, node] += part[:, :, i]
-    return both
+    mass, inertia = problem.bodies.inverse_mass, problem.bodies.inverse_inertia
+    H = np.zeros((6, len(mass), structure.rows, structure.nodes))
+    for part, (nodes, bodies) in zip(problem.bodies.H, structure.way.sides, strict=True):
+        for i, (node, body) in enumerate(zip(nodes, bodies, strict=True)):
+            H[:, body, :, node] += part[:, :, i]
+    linear, angular = H[:3] * mass[None, :, None, None], np.einsum("ijb,jbrn->ibrn", inertia, H[3:])
+    return H, np.concatenate([linear, angular])
 
 
 def laws_of(problem: Any) -> Laws:

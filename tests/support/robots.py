@@ -128,6 +128,29 @@ def in_mujoco(text, floating, r):
     return m, [m.joint(j).name for j in range(m.njnt)]
 
 
+def apart_from_euler(text, dt, steps):
+    """Largest difference of coordinates [rad or m] from those of MuJoCo's Euler.
+
+    The robot stands on the ground, and nothing but its weight acts on it.
+    """
+    import mujoco
+
+    r = robot(text, floating=False)
+    m, names = in_mujoco(text, False, r)
+    m.opt.timestep = dt
+    m.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+    d = mujoco.MjData(m)
+    at = {}
+    for name in names:
+        owner, i = r.model.coordinates[name]
+        at[name] = r.system.coordinate(owner).start + i
+        d.joint(name).qpos[0] = r.state.q[at[name]]
+        d.joint(name).qvel[0] = r.v[r.pin.joints[r.pin.getJointId(name)].idx_v]
+    end, _ = jj.rollout(r.system, r.state, dt=dt, steps=steps, record_every=steps)
+    mujoco.mj_step(m, d, steps)
+    return max(abs(float(end.q[i] - d.joint(name).qpos[0])) for name, i in at.items())
+
+
 def compare(text, floating):
     """Largest differences of link poses and, relative, of accelerations to Pinocchio's."""
     r = robot(text, floating)

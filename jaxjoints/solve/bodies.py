@@ -1,13 +1,14 @@
-"""Rows on articulated bodies: A = H T Hᵀ, with T what the bodies of a tree do after impulses.
+"""The bodies that rows act on: A = Hᵀ T H, with T what bodies do after impulses.
 
-A row along a coordinate of a tree joint is eliminated with it (`tree`). All others, those of loops,
-contacts, transmissions and constraints, act on bodies. What their wrenches G leave at a joint goes
-on towards the root, G ← Xᵀ (G - U κ Sᵀ G), and each coordinate that they pass adds
+T is M⁻¹ where no tree joint holds a body. A row along a coordinate of a tree joint is eliminated
+with it (`tree`). All others, those of loops, contacts, transmissions and constraints, act on
+bodies. What their wrenches G leave at a joint goes on towards the root, G ← Xᵀ (G - U κ Sᵀ G), and
+each coordinate that they pass adds
 
     (Sᵀ G)ᵀ κ (Sᵀ G)
 
-to A between all rows that pass it; a root adds Gᵀ I⁻¹ G. Two nodes of rows are neighbours on the
-joint graph if they pass the same joint or root.
+to A between all rows that pass it; a root adds Gᵀ I⁻¹ G, a body that no joint of the tree holds
+Gᵀ M⁻¹ G. Two nodes of rows are neighbours on the joint graph if they pass the same joint or body.
 
 In arrays of all nodes those that act on bodies come first, in the order of elimination, then those
 along coordinates.
@@ -22,13 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.compiler import materialize, stored
+from ..algebra.compiler import for_all_readers, materialize, stored
 from ..algebra.dense import multiply, multiply_transposed, product, transposed_product
 from ..algebra.places import add_at, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import cross
 from ..algebra.spatial import over_mass
-from .factor import Blocks
+from .factor import Blocks, Factor
 from .graph import Plan, elimination_plan
 from .tree import (
     Laws,
@@ -68,11 +69,14 @@ class Passing:
 class Paths:
     """How the rows of nodes pass the joints of a tree.
 
+    tree: of the bodies; without any joint where rows hold all
     passing: at lone bodies, at the roots, at each level, by their numbers
     plan: of the nodes that act on bodies, None where there are none
-    sides: for each side of nodes, the nodes that have it and their bodies there
+    sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
+        nodes and the bodies there, the number of bodies standing for the world
     """
 
+    tree: TreePlan
     passing: tuple[tuple[int, Passing], ...]
     plan: Plan | None
     sides: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
@@ -108,12 +112,13 @@ def passed(tree: TreePlan, bodies: Sequence[int]) -> tuple[int, ...]:
 
 
 def paths(tree: TreePlan, bodies: Sequence[tuple[int, ...]], heights: Sequence[int]) -> Paths:
-    """How nodes pass a tree, each with the bodies (child, parent, …) of its sides, -1 for none.
+    """How nodes pass a tree.
 
+    bodies: of each node those of its sides (child, parent, …), -1 for the world
     heights: how many rows each node has
     """
     if not bodies:
-        return Paths((), None)
+        return Paths(tree, (), None)
     touched = tuple(passed(tree, sides) or (-1, -1) for sides in bodies)
     plan = elimination_plan(touched, tuple(heights))
     where = {body: (LONE, i) for i, body in enumerate(tree.lone)}
@@ -143,12 +148,13 @@ def paths(tree: TreePlan, bodies: Sequence[tuple[int, ...]], heights: Sequence[i
     for side in range(max(map(len, order))):
         having = [node for node, on in enumerate(order) if len(on) > side]
         on = tuple(order[node][side] for node in having)
-        sides.append((tuple(having), tuple(b if b in where else tree.bodies for b in on)))
+        sides.append((tuple(having), tuple(b if b >= 0 else tree.bodies for b in on)))
         for i, node in enumerate(having):
             found = at_body(on[i], node)
             if found is not None:
                 starts.setdefault(found[0], []).append((side, i, found[1]))
     return Paths(
+        tree,
         tuple(
             (
                 level,
@@ -167,23 +173,25 @@ def paths(tree: TreePlan, bodies: Sequence[tuple[int, ...]], heights: Sequence[i
 
 
 @struct
-class ArticulatedBodies:
-    """The bodies that rows act on, where tree joints hold some of them.
+class Bodies:
+    """The bodies that rows act on.
 
-    factor: of the tree with the linear laws of its coordinates
     H: wrenches of unit impulses of the rows that act on bodies, on those of each side in their
         axes, (6, rows, nodes of the side, *batch)
-    inverse_mass, inverse_inertia: of all bodies, as in a `RowProblem`
+    inverse_mass, inverse_inertia: of all bodies and of the world, where they are 0, [1/kg] and, in
+        the axes of H, [1/(kg m²)], (bodies + 1, *batch) and (3, 3, bodies + 1, *batch)
+    tree, factor: the bodies that tree joints hold, and their factor with the linear laws of the
+        coordinates; None where there are none
     coupled: A between the rows that act on bodies, None where there are none
     along: of each row along a coordinate its row and node, and which coordinate it is of which
         joint of the tree
     """
 
-    tree: Tree
-    factor: TreeFactor
     H: tuple[Array, ...]
     inverse_mass: Array
     inverse_inertia: Array
+    tree: Tree | None = None
+    factor: TreeFactor | None = None
     coupled: Blocks | None = None
     way: Paths = static(default=None)
     along: tuple[tuple[int, int, int, int], ...] = static(default=())
@@ -211,9 +219,9 @@ class ArticulatedBodies:
         return take(flat, at.ravel(), 0).reshape(rows, nodes, *batch)
 
 
-def articulated_bodies(**fields: Any) -> ArticulatedBodies:
+def bodies_of_rows(**fields: Any) -> Bodies:
     """Bodies of the fields given, and what couples the rows that act on them."""
-    bodies = ArticulatedBodies(**fields)
+    bodies = Bodies(**fields)
     if not bodies.way.nodes:
         return bodies
     return replace(bodies, coupled=materialize(blocks(bodies, bodies.factor)))
@@ -221,10 +229,10 @@ def articulated_bodies(**fields: Any) -> ArticulatedBodies:
 
 @struct
 class Reduced:
-    """Articulated bodies with the laws of the rows along their coordinates eliminated."""
+    """Bodies with the laws of the rows along coordinates of tree joints eliminated."""
 
-    bodies: ArticulatedBodies
-    factor: TreeFactor
+    bodies: Bodies
+    factor: TreeFactor | None
 
     def blocks(self) -> Blocks:
         """A between the rows that act on bodies."""
@@ -250,7 +258,21 @@ class Reduced:
         return on_bodies, speeds if λ is None else bodies.of_rows(λ, *size), speeds
 
 
-def reduced(bodies: ArticulatedBodies, β: Array, γ: Array) -> Reduced:
+@struct
+class RowFactor:
+    """The factored matrix of all rows.
+
+    reduced: the bodies with the laws along coordinates of tree joints; of_rows: of the rows that
+        act on bodies, None where there are none; root: √α of all rows, (rows, nodes, *batch), None
+        for 1
+    """
+
+    reduced: Reduced
+    of_rows: Factor | None
+    root: Array | None
+
+
+def reduced(bodies: Bodies, β: Array, γ: Array) -> Reduced:
     """β λ + γ u = r of the rows along coordinates eliminated; arrays of all nodes."""
     if not bodies.along:
         return Reduced(bodies, bodies.factor)
@@ -258,23 +280,27 @@ def reduced(bodies: ArticulatedBodies, β: Array, γ: Array) -> Reduced:
     return Reduced(bodies, eliminated(bodies.tree, laws, bodies.factor.levels))
 
 
-def velocities(bodies: ArticulatedBodies, impulse: Array) -> tuple[Array, Array]:
+def velocities(bodies: Bodies, impulse: Array) -> tuple[Array, Array | None]:
     """Changes of the bodies' twists in their axes after impulses of all rows, (6, bodies + 1,
-    *batch), and of the speeds of the rows along coordinates; differentiable.
+    *batch), and of the speeds of the rows along coordinates, None without a tree; differentiable.
     """
+    if bodies.tree is None:
+        # One array of both, in one kernel of a GPU.
+        total = for_all_readers(_total(bodies, impulse))
+        return over_mass(bodies.inverse_mass, bodies.inverse_inertia, total), None
     total, speeds, twists = _moved_by(bodies, impulse)
     along = bodies.of_rows(speeds, impulse.shape[0], impulse.shape[1] - bodies.way.nodes)
     return _of_all(bodies, total, twists), along
 
 
-def coordinate_speeds(bodies: ArticulatedBodies, impulse: Array) -> Array:
-    """Changes of the speeds of all coordinates after impulses of all rows, (coordinates, joints,
-    *batch); differentiable.
+def coordinate_speeds(bodies: Bodies, impulse: Array) -> Array:
+    """Changes of the speeds of all coordinates of the tree after impulses of all rows,
+    (coordinates, joints, *batch); differentiable.
     """
     return _moved_by(bodies, impulse)[1]
 
 
-def _moved_by(bodies: ArticulatedBodies, impulse: Array) -> tuple[Array, Array, Array]:
+def _moved_by(bodies: Bodies, impulse: Array) -> tuple[Array, Array, Array]:
     """What impulses of all rows are on the bodies, and the speeds of coordinates and twists of the
     bodies of the tree, world axes, that they cause.
     """
@@ -282,24 +308,6 @@ def _moved_by(bodies: ArticulatedBodies, impulse: Array) -> tuple[Array, Array, 
     push, along = of_tree(bodies.tree, total), bodies.of_coordinates(impulse)
     at, twists = response(bodies.tree, bodies.factor, push, along)
     return total, at.coordinates, twists
-
-
-def total_wrench(H: Sequence[Array], sides: Sequence, bodies: int, impulse: Array) -> Array | None:
-    """Impulses of rows on the bodies and the world, (6, bodies + 1, *batch); None without rows.
-
-    H, sides: as in a `RowProblem` and its structure; impulse: of the rows, (rows, nodes, *batch)
-    """
-    total = None
-    for unit, (nodes, at) in zip(H, sides, strict=True):
-        of_side = impulse if len(nodes) == impulse.shape[1] else impulse[:, np.array(nodes)]
-        part = multiply(unit, of_side)
-        if total is None:
-            total = jnp.zeros((6, bodies + 1, *part.shape[2:]), part.dtype)
-        # The world does not move.
-        moving = np.flatnonzero(np.array(at) < bodies)
-        if len(moving):
-            total = add_at(total, np.array(at)[moving], take(part, moving, 1), 1)
-    return total
 
 
 def speeds_on(H: Sequence[Array], sides: Sequence, velocity: Array) -> Array | None:
@@ -316,22 +324,29 @@ def speeds_on(H: Sequence[Array], sides: Sequence, velocity: Array) -> Array | N
     return total
 
 
-def _total(bodies: ArticulatedBodies, impulse: Array) -> Array:
-    """Impulses of the rows that act on bodies, on these, in their axes."""
-    count = bodies.tree.plan.bodies
-    total = total_wrench(bodies.H, bodies.way.sides, count, impulse)
-    if total is None:
-        return jnp.zeros((6, count + 1, *impulse.shape[2:]), impulse.dtype)
+def _total(bodies: Bodies, impulse: Array) -> Array:
+    """Impulses of the rows that act on bodies, on these and the world, in their axes, (6,
+    bodies + 1, *batch); impulse: of these rows, (rows, their nodes, *batch).
+    """
+    count = bodies.way.tree.bodies
+    total = jnp.zeros((6, count + 1, *impulse.shape[2:]), impulse.dtype)
+    for unit, (nodes, at) in zip(bodies.H, bodies.way.sides, strict=True):
+        of_side = impulse if len(nodes) == impulse.shape[1] else impulse[:, np.array(nodes)]
+        part = multiply(unit, of_side)
+        # The world does not move.
+        moving = np.flatnonzero(np.array(at) < count)
+        if len(moving):
+            total = add_at(total, np.array(at)[moving], take(part, moving, 1), 1)
     return total
 
 
-def _of_all(bodies: ArticulatedBodies, total: Array, twists: Array) -> Array:
+def _of_all(bodies: Bodies, total: Array, twists: Array) -> Array:
     """Twists of all bodies and of the world in their axes, (6, bodies + 1, *batch).
 
     total: impulses on them; twists: of those of the tree, world axes
     """
     alone = jnp.zeros_like(total)
-    if bodies.tree.plan.lone:
+    if bodies.way.tree.lone:
         alone = over_mass(bodies.inverse_mass, bodies.inverse_inertia, total)
     return with_tree(bodies.tree, alone, twists)
 
@@ -344,18 +359,18 @@ def all_nodes(parts: Sequence[Array]) -> Array:
     return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:2], *batch)) for x in parts], axis=1)
 
 
-def impulses_on_bodies(bodies: ArticulatedBodies, impulse: Array) -> Array:
+def impulses_on_bodies(bodies: Bodies, impulse: Array) -> Array:
     """What impulses of all rows are on the bodies on which they act, in the axes of these, (6,
     bodies + 1, *batch).
     """
     return _total(bodies, impulse[:, : bodies.way.nodes])
 
 
-def mobility(bodies: ArticulatedBodies, rows: int, nodes: int) -> Array:
+def mobility(bodies: Bodies, rows: int, nodes: int) -> Array:
     """Diagonal of A of all rows, (rows, nodes, *batch)."""
     acting = bodies.way.nodes
-    batch, dtype = bodies.tree.stiffness.shape[2:], bodies.tree.stiffness.dtype
-    parts = [] if nodes else [jnp.zeros((rows, 0, *batch), dtype)]
+    mass = bodies.inverse_mass
+    parts = [] if nodes else [jnp.zeros((rows, 0, *mass.shape[1:]), mass.dtype)]
     if acting:
         diagonal = bodies.coupled.diagonal
         parts.append(jnp.stack([diagonal[i, i] for i in range(rows)]))
@@ -365,11 +380,11 @@ def mobility(bodies: ArticulatedBodies, rows: int, nodes: int) -> Array:
     return all_nodes(parts)
 
 
-def blocks(bodies: ArticulatedBodies, factors: TreeFactor) -> Blocks:
+def blocks(bodies: Bodies, factors: TreeFactor | None) -> Blocks:
     """A between the rows that act on bodies, on the joint graph; factors: of the tree."""
     tree, way, H = bodies.tree, bodies.way, bodies.H
-    plan, parts = tree.plan, dict(way.passing)
-    turned = _in_world_axes(tree, way, H)
+    plan, parts = way.tree, dict(way.passing)
+    turned = H if tree is None else _in_world_axes(tree, way, H)
     arriving: Array | None = None
     diagonal: list[tuple[np.ndarray, Array]] = []
     edges: list[tuple[np.ndarray, Array]] = []
@@ -406,8 +421,8 @@ def blocks(bodies: ArticulatedBodies, factors: TreeFactor) -> Blocks:
             i, j, edge = np.array(pairs).T
             values = stored(transposed_product)(take(left, i, 2), take(right, j, 2))
             edges.append((edge, values))
-    r, batch = H[0].shape[1], tree.turn.shape[3:]
-    batch = jnp.broadcast_shapes(batch, *(x.shape[3:] for x in H))
+    r = H[0].shape[1]
+    batch = jnp.broadcast_shapes(bodies.inverse_mass.shape[1:], *(x.shape[3:] for x in H))
     like = jnp.zeros((r, r, 0, *batch), H[0].dtype)
     return Blocks(_summed(like, way.nodes, diagonal), _summed(like, len(way.edges), edges))
 
@@ -456,8 +471,6 @@ def _summed(like: Array, count: int, parts: Sequence[tuple[np.ndarray, Array]]) 
 def _in_world_axes(tree: Tree, way: Paths, H: Sequence[Array]) -> list[Array]:
     """Wrenches on the bodies of the tree, of each side, in world axes; others are left as any."""
     place = {body: i for i, body in enumerate(tree.plan.order)}
-    if not place:
-        return list(H)
     turned = []
     for x, (_, bodies) in zip(H, way.sides, strict=True):
         turn = take(tree.turn, np.array([place.get(body, 0) for body in bodies], int), 2)
