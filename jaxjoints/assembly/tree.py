@@ -26,16 +26,15 @@ from ..model.kinematics import (
 )
 from ..model.state import State
 from ..solve.tree import (
-    OnTree,
     Tree,
     TreeFactor,
     TreePlan,
     eliminated,
-    following,
     momentum,
     of_tree,
     on_joints,
     response,
+    while_roots_rest,
     with_tree,
 )
 from .group_rows import Interval, closing_bias, joint_laws, of_members
@@ -122,13 +121,12 @@ def without_rows(held: HeldBodies, free: Array) -> Allowed:
         *batch) in body axes
     """
     tree = held.tree
-    twists = of_tree(tree, free)
-    rest = OnTree(jnp.zeros_like(twists[:, : len(tree.plan.roots)]), jnp.zeros_like(held.push))
-    known = following(tree, rest, held.known)
-    bent = None if held.bent is None else following(tree, rest, held.bent)
-    lacking = twists - known if bent is None else twists - (known + bent)
+    parts = [held.known] if held.bent is None else [held.known, held.bent]
+    parts = jnp.stack(jnp.broadcast_arrays(*parts), axis=2)
+    known, *bent = jnp.unstack(while_roots_rest(tree, parts), axis=2)
+    lacking = of_tree(tree, free) - sum(bent, known)
     at, found = response(tree, held.factor, momentum(tree, lacking), held.push)
-    bent = None if bent is None else with_tree(tree, jnp.zeros_like(free), bent)
+    bent = with_tree(tree, jnp.zeros_like(free), bent[0]) if bent else None
     return Allowed(with_tree(tree, free, found + known), bent, at.coordinates)
 
 

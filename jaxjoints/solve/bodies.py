@@ -284,6 +284,9 @@ def velocities(bodies: Bodies, impulse: Array) -> tuple[Array, Array | None]:
     """Changes of the bodies' twists in their axes after impulses of all rows, (6, bodies + 1,
     *batch), and of the speeds of the rows along coordinates, None without a tree; differentiable.
     """
+    if not impulse.shape[1]:
+        none = jnp.zeros((6, bodies.way.tree.bodies + 1, *impulse.shape[2:]), impulse.dtype)
+        return none, None if bodies.tree is None else impulse
     if bodies.tree is None:
         # One array of both, in one kernel of a GPU.
         total = for_all_readers(_total(bodies, impulse))

@@ -36,7 +36,7 @@ from ..algebra.dense import (
     transposed_product,
 )
 from ..algebra.places import add_at, take
-from ..algebra.pytree import static, struct
+from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import cross, dot
 
 
@@ -335,14 +335,23 @@ def _unpacked(tree: Tree, x: Array) -> OnTree:
     return OnTree(roots, along.reshape(*shape, *x.shape[1:]))
 
 
-def following(tree: Tree, at: OnTree, added: Array | None = None) -> Array:
-    """Twists of all bodies while roots and coordinates move, (6, bodies, *batch).
+def following(tree: Tree, at: OnTree) -> Array:
+    """Twists of all bodies while roots and coordinates move, (6, bodies, *batch)."""
+    return _along_paths(tree, at.roots, stored(multiply)(tree.S, at.coordinates))
 
-    added: to the twist of each body relative to its base, (6, joints, *batch)
+
+def while_roots_rest(tree: Tree, own: Array) -> Array:
+    """Twists of all bodies, several for each, (6, bodies, several, *batch).
+
+    own: relative to their bases, (6, joints, several, *batch)
     """
-    own = stored(multiply)(tree.S, at.coordinates)
-    own = own if added is None else own + added
-    twists = [at.roots]
+    rest = jnp.zeros((6, len(tree.plan.roots), *own.shape[2:]), own.dtype)
+    return _along_paths(replace(tree, arm=tree.arm[:, :, None]), rest, own)
+
+
+def _along_paths(tree: Tree, roots: Array, own: Array) -> Array:
+    """Twists of all bodies; roots: of the roots, own: of others relative to their bases."""
+    twists = [roots]
     for i, (a, b) in enumerate(tree.plan.spans):
         base = _of_bases(tree.plan, i, twists[-1])
         twists.append(stored(_followed)(base, tree.arm[:, a:b], own[:, a:b]))
