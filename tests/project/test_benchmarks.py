@@ -1,12 +1,17 @@
 """The benchmarks: mechanisms that are the same for all engines, and programs for a GPU."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from jaxjoints import Limits, rollout
+from jaxjoints.algebra.compiler import traced_for
+from support.mechanisms import chain
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 # Rounding of poses at the ends of long chains.
@@ -19,6 +24,16 @@ def folder():
     sys.path.insert(0, str(FOLDER))
     yield
     sys.path.remove(str(FOLDER))
+
+
+def test_a_limited_chain_lowers_for_a_gpu():
+    """In operations of XLA alone: no kernel, and no call of a library."""
+    system, state = chain(2, laws=[Limits(-0.5, 0.5)])
+    with traced_for("gpu"):
+        program = jax.jit(partial(rollout, dt=1e-3, steps=4, record_every=4))
+        lowered = program.trace(system, state).lower(lowering_platforms=("cuda",)).as_text()
+    assert "stablehlo.while" in lowered
+    assert "custom_call" not in lowered
 
 
 @pytest.mark.parametrize(("throws", "most"), [(1, 100), (100, 100), (101, 100), (1300, 100)])

@@ -15,7 +15,7 @@ from jaxjoints.solve.bounds import complementarity
 from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.iteration import SOLVED
 from jaxjoints.solve.newton import Newton
-from jaxjoints.solve.problem import body_velocities, mobility, row_speeds
+from jaxjoints.solve.problem import body_velocities, row_speeds
 from support import mechanisms
 from support.mechanisms import single
 from support.reference import environment, on_bodies
@@ -89,7 +89,8 @@ def test_smoothing_makes_the_product_a_barrier(limited):
     solution = solve(problem, None, iterations=COLD, smoothing=speed)
     _, u = speeds_of(problem, solution)
     row, node = np.array(problem.structure.row), np.array(problem.structure.node)
-    inverse_mass = mobility(problem)[row, node]
+    pairs = [on_bodies(environment(problem, e)) for e in range(ENVIRONMENTS)]
+    inverse_mass = np.stack([np.sum(H * Y, axis=(0, 1))[row, node] for H, Y in pairs], axis=-1)
     # The product of a number near 1 and one near 1e-9 carries the rounding of the larger.
     for bound, impulse in stops(problem, solution):
         w = bound.sign * u + bound.bias
