@@ -70,7 +70,8 @@ class SemiImplicitEuler(Scheme):
     gyroscopic: "transport" carries angular momentum along, conserving it to rounding; "implicit" is
         ODE's term, "explicit" the plain one, both of first order; "none" leaves it out
     rotation: "exponential" turns bodies by exp(h ω); "linearized" is ODE's update
-    curvature: rows turn along in the step, G v⁺ + h Ġ v = 0, as in ArtiSynth; else G v⁺ = 0
+    curvature: rows turn along in the step, G v⁺ + h Ġ v = 0, as in ArtiSynth; else G v⁺ = 0.
+        Loops that turn fast gain energy by it
 
     Raises: ValueError for an unknown choice, and for one that belongs to rows beside "coordinates"
     """

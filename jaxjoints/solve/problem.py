@@ -291,9 +291,8 @@ def scale(problem: RowProblem) -> Array:
 def regularized(problem: RowProblem) -> RowProblem:
     """The problem `resting` and with the regularization of its hard rows.
 
-    In float64, and where friction follows other impulses, the regularization is part of their
-    compliance. In float32 it would be felt there, and is in the matrix alone, where a correction
-    can take it away to second order.
+    The regularization is in the matrix alone, where a correction takes it away to second order.
+    Where friction follows other impulses it is part of their compliance.
     """
     A = materialize(mobility(problem))
     problem = replace(problem, mobility=A)
@@ -303,7 +302,7 @@ def regularized(problem: RowProblem) -> RowProblem:
     # Only what a row lacks of it: the compliance of soft rows stays exact, and its derivative.
     lacking = jnp.maximum(share * _uncancelled(problem) - stop_gradient(problem.compliance), 0.0)
     problem = resting(problem)
-    if precision == 8 or problem.follows:
+    if problem.follows:
         return replace(problem, compliance=materialize(problem.compliance + lacking))
     hard = trailing(problem.structure.hard, A)
     added = stop_gradient(lacking * hard)

@@ -103,6 +103,16 @@ def test_matrices_and_forces_are_those_of_pinocchio(floater):
         close(foot.acceleration(system, state, now), case["foot_acceleration"], SOLVED)
 
 
+@pytest.mark.slow
+def test_a_step_changes_speeds_of_joints_by_the_accelerations_of_pinocchio(floater):
+    system, _, cases = floater
+    h = 1e-3
+    for state, control, case, order in cases:
+        new, _ = jax.jit(jj.step)(system, state, control, dt=h)
+        change = (jj.speeds(system, new) - jj.speeds(system, state)) / h
+        close(change, np.array(case["a"])[order][:3], SOLVED)
+
+
 def moved(state, time):
     """A state a little later, with the velocities it has."""
     spin = jnp.concatenate([jnp.ones_like(state.omega[:1]), time / 2 * state.omega])

@@ -43,12 +43,18 @@ SMALLEST = {
             ("pinocchio", "mujoco", "defusedxml"),
         )
     ],
-    "tests/benchmarks/energy.py": [Run('--only "three-link chain"', ("mujoco",), sweep=True)],
+    "tests/benchmarks/energy.py": [
+        Run('--only "three-link chain"', ("mujoco",), sweep=True),
+        Run("--turning 100 --seconds 0.01", sweep=True),
+    ],
     "tests/benchmarks/first_answer.py": [Run("--cases hinge --programs step")],
     "tests/benchmarks/friction.py": [Run("--count 4 --links 1")],
     "tests/benchmarks/fuzz.py": [
         Run("--count 1 --seconds 1", sweep=True),
         Run("--replay 0", sweep=True),
+    ],
+    "tests/benchmarks/gaps.py": [
+        Run("--only four-bar,panda --urdf DATA/panda_arm.urdf --share 0.001", ("defusedxml",), True)
     ],
     "tests/benchmarks/gpu_programs.py": [
         Run("chain5 --batch 32 --gradient --heaviest 2 --float64", ("jax_cuda12_plugin",), True),

@@ -274,6 +274,56 @@ def stewart_platform(radius=0.5):
     return *world.build(rough=True), base, top
 
 
+# Places of a leg like Cassie's where all its angles are 0 [m], hip above, y to the left.
+CASSIE = {
+    **{"hip": (0.0, 0.0, 1.0), "knee": (0.12, 0.0, 0.55), "ankle": (-0.1, 0.0, 0.25)},
+    **{"top": (-0.02, 0.04, 0.95), "heel": (-0.17, 0.03, 0.22)},
+    **{"drive": (-0.02, 0.0, 0.2), "pin": (-0.02, 0.0, 0.26)},
+    **{"toe": (0.15, 0.0, 0.1), "lever": (0.16, 0.0, 0.15)},
+}
+
+
+def cassie_leg(*, hip=(), knee=(), **options):
+    """A leg like Cassie's: hinges "hip", "knee" and "ankle" of thigh, shin and tarsus.
+
+    A rod from the thigh ("top") to the tarsus ("heel") has a ball at either end and turns about
+    itself freely. A crank on the tarsus ("drive") moves the toe through the bar "plantar", which
+    two balls 4 cm apart hold where one would do.
+    hip, knee: laws of these hinges
+    """
+    at = {name: np.array(place) for name, place in CASSIE.items()}
+    # Of each body its hinge or ball, its parent, its mass, and where its other end is.
+    bodies = {
+        "thigh": ("hip", jj.WORLD, 5.0, "knee"),
+        "shin": ("knee", "thigh", 1.5, "ankle"),
+        "tarsus": ("ankle", "shin", 1.0, "toe"),
+        "rod": ("top", "thigh", 0.2, "heel"),
+        "crank": ("drive", "tarsus", 0.1, "pin"),
+        "plantar": ("pin", "crank", 0.1, "lever"),
+        "foot": ("toe", "tarsus", 0.2, "lever"),
+    }
+    origin = {body: at[joint] for body, (joint, *_) in bodies.items()} | {jj.WORLD: np.zeros(3)}
+    world, hinge = jj.SystemBuilder(**options), jj.Hinge((0.0, 1.0, 0.0))
+    couplings = {"hip": jj.Hinge((0.1, 1.0, 0.2)), "top": jj.Ball()}
+    for body, (_, _, mass, end) in bodies.items():
+        com = (at[end] - origin[body]) / 2 + (0.01, 0.02, 0.0)
+        inertia = mass * np.array([0.012, 0.01, 0.004])
+        world.body(body, mass=mass, inertia=inertia, com=com)
+    for body, (joint, parent, *_) in bodies.items():
+        laws = {"hip": hip, "knee": knee}.get(joint, ())
+        place = {"child": body, "parent": parent, "frame_D": at[joint] - origin[parent]}
+        world.joint(joint, couplings.get(joint, hinge), laws=laws, **place)
+
+    def ball(name, child, parent, place):
+        frames = {"frame_C": place - origin[child], "frame_D": place - origin[parent]}
+        world.joint(name, jj.Ball(), child=child, parent=parent, **frames)
+
+    ball("heel", "rod", "tarsus", at["heel"])
+    for side, y in (("left", 0.02), ("right", -0.02)):
+        ball(f"lever {side}", "plantar", "foot", at["lever"] + (0.0, y, 0.0))
+    return world.build()
+
+
 # A knee in the plane of x (forward) and y (up) of the femur [m, rad]. Flexion turns the tibia
 # backward about z while its end rolls and slides on the femur; the patella goes round the front of
 # the femur by an angle of its own, and tilts.
