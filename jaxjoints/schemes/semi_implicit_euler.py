@@ -71,7 +71,7 @@ class SemiImplicitEuler(Scheme):
         ODE's term, "explicit" the plain one, both of first order; "none" leaves it out
     rotation: "exponential" turns bodies by exp(h ω); "linearized" is ODE's update
     curvature: rows turn along in the step, G v⁺ + h Ġ v = 0, as in ArtiSynth; else G v⁺ = 0.
-        Loops that turn fast gain energy by it
+        Loops that turn fast gain energy by it or come apart, with a projection besides they diverge
 
     Raises: ValueError for an unknown choice, and for one that belongs to rows beside "coordinates"
     """

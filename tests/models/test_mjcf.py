@@ -180,7 +180,9 @@ def test_trees_move_as_mujocos_euler_moves_them(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ant.xml", "humanoid.xml"])
 def test_robots_adrift_come_near_the_motion_of_mujocos_euler_as_steps_get_short(name):
-    """The root has a velocity of its own kind here, so that errors of first order differ."""
+    """Errors of first order differ: MuJoCo integrates the velocity of the frame's origin, and here
+    it is that of the centre of mass.
+    """
     read, m = weights_alone(name)
     system, _ = read.build()
     state = state_of(read, system, m, moving(m))

@@ -239,20 +239,13 @@ def wheel():
 
 def test_an_eccentric_wheel_keeps_its_speed():
     system, state = wheel()
-    final, _ = rollout(system, state, dt=DT, steps=1000, record_every=1000, scheme=TREE)
+    final, _ = rollout(system, state, dt=DT, steps=10_000, record_every=10_000, scheme=TREE)
     assert abs(speeds(system, final)[0] / 100.0 - 1) <= ROUNDING
-    assert abs(final.q[0] / 100.0 - 1) <= ROUNDING
+    assert abs(final.q[0] / 1000.0 - 1) <= ROUNDING
     # Held by rows it brakes, as its centre of mass goes straight on in each step.
     rows = SemiImplicitEuler(joints="rows")
     final, _ = rollout(system, state, dt=DT, steps=1000, record_every=1000, scheme=rows)
     assert speeds(system, final)[0] < 80.0
-
-
-def test_an_eccentric_wheel_keeps_its_speed_for_ten_seconds():
-    system, state = wheel()
-    final, _ = rollout(system, state, dt=DT, steps=10_000, record_every=10_000, scheme=TREE)
-    assert abs(speeds(system, final)[0] / 100.0 - 1) <= ROUNDING
-    assert abs(final.q[0] / 1000.0 - 1) <= ROUNDING
 
 
 def test_a_gimbal_swings_through_its_lock_as_a_ball_does():
