@@ -110,33 +110,6 @@ def inverse_of_three(A: Array) -> Array:
     return product(X, 2 * unit - product(A, X)) / size
 
 
-def lu_inverses(A: Array) -> tuple[Array, Array]:
-    """L⁻¹ and U⁻¹ with L⁻¹ A U⁻¹ = 1, of general square matrices, shape (r, r, *trailing).
-
-    Gaussian elimination with partial pivoting. U is upper triangular with a diagonal of ones; L⁻¹
-    exchanges the rows of A too. A singular matrix gives large finite numbers.
-    """
-    r = A.shape[0]
-    trailing = (1,) * (A.ndim - 2)
-    index = jnp.arange(r).reshape(r, *trailing)
-    unit = jnp.broadcast_to(jnp.eye(r, dtype=A.dtype).reshape(r, r, *trailing), A.shape)
-    least = _least_pivot(A)
-    used = jnp.zeros(A.shape[:1] + A.shape[2:], bool)
-    # Columns that are eliminated are left out: the first one is that of the pivot.
-    M, rows = jnp.concatenate([A, unit], axis=1), []
-    for _ in range(r):
-        chosen, row = _pivot_row(M, used, index, least)
-        used = used | chosen
-        M = (M - jnp.where(used, 0, M[:, 0])[:, None] * row[None])[:, 1:]
-        rows.append(row)
-    # From the last row up: row k of U⁻¹ is that of 1 less Σ U_kj (row j of U⁻¹), j > k.
-    upper: list[Array] = []
-    for k in reversed(range(r)):
-        pairs = zip(rows[k][1 : r - k], reversed(upper), strict=True)
-        upper.append(unit[k] - sum(u[None] * later for u, later in pairs))
-    return jnp.stack([row[-r:] for row in rows]), jnp.stack(upper[::-1])
-
-
 @jax.custom_jvp
 def inverse(A: Array) -> Array:
     """A⁻¹ of general square matrices, shape (r, r, *trailing); derivatives of any order.
@@ -176,9 +149,7 @@ def _least_pivot(A: Array) -> Array:
     return jnp.maximum(information.eps * size, information.tiny**0.5)
 
 
-def _pivot_row(
-    M: Array, used: Array, index: Array, least: Array, k: int = 0
-) -> tuple[Array, Array]:
+def _pivot_row(M: Array, used: Array, index: Array, least: Array, k: int) -> tuple[Array, Array]:
     """Which row that is not used is largest in column k, and that row over its pivot."""
     # Masks choose the row, so that every matrix of the batch does the same work.
     candidates = jnp.where(used, -1.0, jnp.abs(M[:, k]))

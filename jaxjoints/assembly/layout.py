@@ -103,6 +103,7 @@ class Layout:
     slots: of bounds and latches
     rigid: whether all joints and transmissions are, and no law but linear ones acts on them
     engages: whether some law has an engagement
+    follows: whether some friction follows a normal force
     tree: where tree joints are held by their coordinates, what that takes; else None
     """
 
@@ -115,6 +116,7 @@ class Layout:
     slots: tuple[Slot, ...]
     rigid: bool
     engages: bool
+    follows: bool
     tree: "TreeLayout | None" = None
 
     def members(self, part: Part) -> tuple[int, ...]:
@@ -234,6 +236,19 @@ class _Group:
     of_tree: bool = False
 
     @property
+    def can_stand(self) -> bool:
+        """Whether its rows can stand on a body: all have bounded laws alone, and some friction
+        follows a normal force, which gives all of them a compliance that is not small.
+        """
+        rows = self.rows
+        bounded = {law.coordinate for law in self.laws if law.kind is Bound}
+        follows = {law.coordinate for law in self.laws if law.normal is not None}
+        normal = {law.normal for law in self.laws if law.normal is not None}
+        others = [law for law in self.laws if law.kind is not Bound]
+        coordinates = set(rows.coordinates)
+        return not rows.hard and not others and coordinates == bounded == follows | normal
+
+    @property
     def rows(self) -> GroupLayout:
         """Rows of each joint."""
         laws = [law for law in self.laws if not (self.of_tree and law.kind is Linear)]
@@ -291,8 +306,9 @@ def _layout(
         plan,
         [facts[p].bodies[i] for p, i in acting],
         tuple(len(rows[p].wrenches) for p, _ in acting),
+        [facts[p].can_stand for p, _ in acting],
     )
-    order = [acting[node] for node in way.plan.order] if way.plan else []
+    order = [acting[node] for node in way.order]
     order += [(p, i) for p, i in nodes if facts[p].of_tree]
     if whole is None:
         orders = tuple(
@@ -354,6 +370,7 @@ def _layout(
         _slots(facts, rows),
         rigid,
         engages,
+        any(law.normal is not None for group in groups for law in group.laws),
         tree,
     )
 

@@ -39,7 +39,8 @@ class State:
     velocity: of the centres of mass [m/s]; omega: angular [rad/s], shape (3, bodies, *batch)
     time: [s], shape (*batch)
     q: coordinates [m or rad], from which those that wind are continued, shape (coordinates, *batch)
-    warm_start: impulses of the last step, from which the next solve starts
+    warm_start: impulses of the last step, from which the next solve starts; where friction follows
+        a normal force they bound and anchor its first pass, so that they are part of the motion
     engagement: of limits with an `Engagement`, E times the number of steps since they engaged, in
         the order of q and then of the transmissions' values, shape (coordinates + values, *batch),
         or (0, *batch) where no limit has one (never differentiated)
@@ -148,6 +149,8 @@ class Info:
     effort: of the control along each coordinate, as it acted, shape (coordinates, *batch)
     dt: length of the step [s], shape (*batch)
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
+    friction_excess: by how much friction exceeds what the normal force of the same step allows, as
+        a speed [m/s or rad/s], shape (*batch)
     error: largest bilateral error at the start of the step [m or rad], shape (*batch)
     wrench: what each joint's rows did to its child: mean wrench during the step at C in C axes
         [N, N m], its bilateral and law rows together, shape (6, joints, *batch)
@@ -170,6 +173,7 @@ class Info:
     limit_force: Array
     transmission_force: Array
     constraint_force: Array = dataclasses.field(default=None)  # type: ignore[assignment]
+    friction_excess: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     # Filled in after the scheme's step, which leaves them out.
     cause: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     effort: Array = dataclasses.field(default=None)  # type: ignore[assignment]

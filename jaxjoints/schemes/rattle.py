@@ -57,6 +57,7 @@ from ..solve.problem import (
     RowProblem,
     RowSolution,
     Solver,
+    bare_laws,
     body_velocities,
     coordinate_rows,
     delassus,
@@ -238,9 +239,10 @@ def _closed_jvp(iterations: int, primals: tuple, tangents: tuple) -> tuple[Impul
 def _solution(stage: _Stage, at: Impulses, after: Kinematics) -> RowSolution:
     """The first kick and what it leaves of the rows' laws, errors at the end included."""
     means = _means(stage, at[0], after)
-    smoothing = jnp.asarray(stage.solver.smoothing, means.dtype)
     rate = means - delassus(stage.problem, at[0])
-    return RowSolution(*at, *residual(replace(stage.problem, rate=rate), smoothing, at, means))
+    problem = replace(stage.problem, rate=rate)
+    laws = bare_laws(problem, coordinate_rows(problem, at[0]), stage.solver.smoothing)
+    return RowSolution(*at, *residual(problem, laws, at, means))
 
 
 def _second_stage(

@@ -43,7 +43,7 @@ class Scheme(ABC):
         that of any time during the step. `Info` needs no more than its fields without a default.
         """
 
-    def at_solution(self) -> "Scheme | None":
+    def at_solution(self, system: System) -> "Scheme | None":
         """A scheme with the same derivative that takes `State.warm_start` for the solution.
 
         Differentiation in reverse computes a step again when its impulses are known. None, the
@@ -106,6 +106,7 @@ def step_info(
             parallel = parallel | jnp.any(singular(group, joint), axis=0)
     impulses = joint_impulses(mechanism, kinematics, problem, solution, new)
     residual, size = (jnp.broadcast_to(x, batch) for x in (solution.residual, solution.size))
+    excess = solution.excess
     return Info(
         ok=residual <= TOLERATED[dt.dtype.itemsize] * (1 + size),
         residual=residual,
@@ -115,6 +116,7 @@ def step_info(
         limit_force=impulses.limit / dt,
         transmission_force=impulses.transmission / dt,
         constraint_force=impulses.constraint / dt,
+        friction_excess=jnp.broadcast_to(0.0 * residual if excess is None else excess, batch),
         cause=jnp.where(far, Cause.OPEN, jnp.where(parallel, Cause.SINGULAR, Cause.NONE)),
     )
 

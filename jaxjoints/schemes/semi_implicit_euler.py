@@ -22,6 +22,7 @@ from ..algebra.spatial import (
 from ..assembly.engagement import next_engagement
 from ..assembly.group_rows import Interval
 from ..assembly.impulses import start_impulses, warm_start, with_reactions
+from ..assembly.layout import layout
 from ..assembly.problem import assembled, row_rates
 from ..assembly.targets import Step, SurfaceVelocity
 from ..model.articulation import NO_TREE, articulated, articulation, velocity_products
@@ -152,9 +153,9 @@ class SemiImplicitEuler(Scheme):
         """See `Scheme.ends_on_surfaces`: tree joints are, what closes loops is not."""
         return self.joints == "coordinates" and articulation(system).complete
 
-    def at_solution(self) -> "SemiImplicitEuler | None":
+    def at_solution(self, system: System) -> "SemiImplicitEuler | None":
         """See `Scheme.at_solution`."""
-        solver = self.solver.at_solution()
+        solver = self.solver.at_solution(layout(system).follows)
         return None if solver is None else replace(self, solver=solver)
 
 

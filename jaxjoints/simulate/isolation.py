@@ -20,6 +20,7 @@ from jax.lax import stop_gradient
 
 from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, materialize
 from ..algebra.pytree import replace
+from ..assembly.layout import layout
 from ..model.external import settled
 from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
 from ..model.state import Cause, Control, Info, State
@@ -100,9 +101,11 @@ def isolated_step(
     control = clipped(mechanism.system, state, control)
     new, info, cause = _contained(scheme, mechanism, safe, cause, state, control, dt)
     still = cause != Cause.NONE
-    # No gradient flows through an environment that stands still, nor from one solve to the next.
+    # No gradient flows through an environment that stands still.
     new = chosen(still, stop_gradient(state), new)
-    new = replace(new, warm_start=stop_gradient(new.warm_start))
+    if not layout(mechanism.system).follows:
+        # Only friction remembers: what the last impulses bound and anchor is part of its law.
+        new = replace(new, warm_start=stop_gradient(new.warm_start))
     poor = info.residual > UNSOLVED * (1 + jnp.abs(new.velocity).max(axis=(0, 1)))
     effort = jnp.zeros_like(state.q) if control.effort is None else control.effort
     effort, step = jnp.broadcast_to(effort, state.q.shape), jnp.broadcast_to(dt, cause.shape)
@@ -164,7 +167,7 @@ def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
             arguments[i] = value
         scheme, mechanism, safe, cause, state, control, dt = structure.unflatten(arguments)
         state = chosen(bad, stop_gradient(safe), state)
-        at_solution = scheme.at_solution()
+        at_solution = scheme.at_solution(mechanism.system)
         if at_solution is not None:
             scheme, state = at_solution, replace(state, warm_start=without(bad, impulses))
         # Stored: otherwise every kernel takes it anew from the states kept for the way back.

@@ -10,8 +10,12 @@ each coordinate that they pass adds
 to A between all rows that pass it; a root adds Gᵀ I⁻¹ G, a body that no joint of the tree holds
 Gᵀ M⁻¹ G. Two nodes of rows are neighbours on the joint graph if they pass the same joint or body.
 
-In arrays of all nodes those that act on bodies come first, in the order of elimination, then those
-along coordinates.
+A node all of whose rows have laws of finite stiffness and act on one body alone, as those of a
+contact with the ground do, can stand on that body: K of its rows adds H K Hᵀ to the inertia of the
+body before anything is eliminated. It is no node of the graph then.
+
+In arrays of all nodes those of the graph come first, in the order of elimination, then those that
+stand on bodies, then those along coordinates.
 """
 
 from collections.abc import Sequence
@@ -24,10 +28,18 @@ import numpy as np
 from jax import Array
 
 from ..algebra.compiler import for_all_readers, materialize, stored
-from ..algebra.dense import multiply, multiply_transposed, product, transposed_product
+from ..algebra.dense import (
+    cholesky_inverse,
+    inverse_of_three,
+    multiply,
+    multiply_transposed,
+    product,
+    product_transposed,
+    transposed_product,
+)
 from ..algebra.places import add_at, take
 from ..algebra.pytree import replace, static, struct
-from ..algebra.rotation import cross
+from ..algebra.rotation import cross, dot
 from ..algebra.spatial import over_mass
 from .factor import Blocks, Factor
 from .graph import Plan, elimination_plan
@@ -71,20 +83,30 @@ class Paths:
 
     tree: of the bodies; without any joint where rows hold all
     passing: at lone bodies, at the roots, at each level, by their numbers
-    plan: of the nodes that act on bodies, None where there are none
+    plan: of the nodes of the graph, None where there are none
     sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
         nodes and the bodies there, the number of bodies standing for the world
+    order: of the nodes that act on bodies, as they were given
+    standing: of each node that stands on a body its side there, its place among the nodes of that
+        side, and the body
     """
 
     tree: TreePlan
     passing: tuple[tuple[int, Passing], ...]
     plan: Plan | None
     sides: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    order: tuple[int, ...] = ()
+    standing: tuple[tuple[int, int, int], ...] = ()
+
+    @cached_property
+    def graph(self) -> int:
+        """How many nodes are on the graph."""
+        return 0 if self.plan is None else len(self.plan.order)
 
     @cached_property
     def nodes(self) -> int:
         """How many nodes act on bodies."""
-        return 0 if self.plan is None else len(self.plan.order)
+        return self.graph + len(self.standing)
 
     @cached_property
     def edges(self) -> dict[tuple[int, int], int]:
@@ -111,16 +133,37 @@ def passed(tree: TreePlan, bodies: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def paths(tree: TreePlan, bodies: Sequence[tuple[int, ...]], heights: Sequence[int]) -> Paths:
+def free_bodies(tree: TreePlan) -> set[int]:
+    """The bodies that impulses move."""
+    return {*tree.roots, *tree.lone, *(body for placed, _ in tree.levels for body in placed)}
+
+
+def paths(
+    tree: TreePlan,
+    bodies: Sequence[tuple[int, ...]],
+    heights: Sequence[int],
+    can_stand: Sequence[bool] | None = None,
+) -> Paths:
     """How nodes pass a tree.
 
     bodies: of each node those of its sides (child, parent, …), -1 for the world
     heights: how many rows each node has
+    can_stand: whether all laws of a node have a finite stiffness; None for no node
     """
     if not bodies:
         return Paths(tree, (), None)
-    touched = tuple(passed(tree, sides) or (-1, -1) for sides in bodies)
-    plan = elimination_plan(touched, tuple(heights))
+    free = free_bodies(tree)
+    stands = [
+        able and sum(body in free for body in sides) == 1
+        for able, sides in zip(can_stand or [False] * len(bodies), bodies, strict=True)
+    ]
+    on_graph = [node for node, alone in enumerate(stands) if not alone]
+    touched = tuple(passed(tree, bodies[node]) or (-1, -1) for node in on_graph)
+    plan = None
+    if on_graph:
+        plan = elimination_plan(touched, tuple(heights[node] for node in on_graph))
+    order = [on_graph[node] for node in plan.order] if plan else []
+    order += [node for node, alone in enumerate(stands) if alone]
     where = {body: (LONE, i) for i, body in enumerate(tree.lone)}
     where |= {body: (ROOTS, i) for i, body in enumerate(tree.roots)}
     base: dict[int, int] = {}
@@ -143,13 +186,17 @@ def paths(tree: TreePlan, bodies: Sequence[tuple[int, ...]], heights: Sequence[i
             beyond.setdefault(below[0], set()).add((number, below[1]))
         return level, number
 
-    order = [bodies[node] for node in plan.order]
-    sides = []
-    for side in range(max(map(len, order))):
-        having = [node for node, on in enumerate(order) if len(on) > side]
-        on = tuple(order[node][side] for node in having)
+    in_order = [bodies[node] for node in order]
+    sides, standing = [], {}
+    for side in range(max(map(len, in_order))):
+        having = [node for node, on in enumerate(in_order) if len(on) > side]
+        on = tuple(in_order[node][side] for node in having)
         sides.append((tuple(having), tuple(b if b >= 0 else tree.bodies for b in on)))
         for i, node in enumerate(having):
+            if node >= len(on_graph):
+                if on[i] in free:
+                    standing[node] = side, i, on[i]
+                continue
             found = at_body(on[i], node)
             if found is not None:
                 starts.setdefault(found[0], []).append((side, i, found[1]))
@@ -169,6 +216,8 @@ def paths(tree: TreePlan, bodies: Sequence[tuple[int, ...]], heights: Sequence[i
         ),
         plan,
         tuple(sides),
+        tuple(order),
+        tuple(standing[node] for node in sorted(standing)),
     )
 
 
@@ -182,7 +231,7 @@ class Bodies:
         the axes of H, [1/(kg m²)], (bodies + 1, *batch) and (3, 3, bodies + 1, *batch)
     tree, factor: the bodies that tree joints hold, and their factor with the linear laws of the
         coordinates; None where there are none
-    coupled: A between the rows that act on bodies, None where there are none
+    coupled: A between the rows of the graph, None where there are none
     along: of each row along a coordinate its row and node, and which coordinate it is of which
         joint of the tree
     """
@@ -222,49 +271,67 @@ class Bodies:
 def bodies_of_rows(**fields: Any) -> Bodies:
     """Bodies of the fields given, and what couples the rows that act on them."""
     bodies = Bodies(**fields)
-    if not bodies.way.nodes:
+    if not bodies.way.graph:
         return bodies
     return replace(bodies, coupled=materialize(blocks(bodies, bodies.factor)))
 
 
 @struct
 class Reduced:
-    """Bodies with the laws of the rows along coordinates of tree joints eliminated."""
+    """Bodies with the laws β λ + γ u = r of all rows eliminated that are not on the graph.
+
+    factor: of the tree; lone: L⁻¹ of the inertias of the bodies that no joint of it holds, (6, 6,
+        lone bodies, *batch), None where nothing stands on these
+    β, γ: of the rows that stand on bodies, (rows, their nodes, *batch)
+    """
 
     bodies: Bodies
     factor: TreeFactor | None
+    lone: Array | None
+    β: Array
+    γ: Array
 
     def blocks(self) -> Blocks:
-        """A between the rows that act on bodies."""
+        """A between the rows of the graph."""
         bodies = self.bodies
-        return blocks(bodies, self.factor) if bodies.along else bodies.coupled
+        if not (bodies.along or bodies.way.standing):
+            return bodies.coupled
+        return blocks(bodies, self.factor, self.lone)
 
-    def along(self, impulse: Array, wanted: Array) -> tuple[Array, Array, Array]:
-        """What impulses of the rows that act on bodies do, (rows, their nodes, *batch).
+    def moved(self, impulse: Array, wanted: Array) -> tuple[Array, Array]:
+        """What impulses of the rows of the graph do, (rows, nodes of the graph, *batch).
 
-        wanted: r of the laws along coordinates, arrays of all nodes
+        wanted: r of the other rows, arrays of all nodes
 
-        Returns: speeds of these rows; impulses and speeds of those along coordinates
+        Returns: speeds of the rows of the graph; impulses of the others, (rows, nodes, *batch)
         """
-        bodies = self.bodies
-        r = bodies.of_coordinates(wanted)
+        bodies, way = self.bodies, self.bodies.way
+        graph, acting = way.graph, way.nodes
+        r = wanted[:, graph:acting]
+        impulse = all_nodes([impulse, r / self.β]) if way.standing else impulse
         total = _total(bodies, impulse)
-        push = of_tree(bodies.tree, total)
-        at, twists, λ = moved(bodies.tree, self.factor, push, r)
-        twist = _of_all(bodies, total, twists)
-        size = wanted.shape[0], wanted.shape[1] - bodies.way.nodes
-        speeds = bodies.of_rows(at.coordinates, *size)
-        on_bodies = speeds_on(bodies.H, bodies.way.sides, twist)
-        return on_bodies, speeds if λ is None else bodies.of_rows(λ, *size), speeds
+        twists = along = None
+        if bodies.tree is not None:
+            push, asked = of_tree(bodies.tree, total), bodies.of_coordinates(wanted)
+            if not bodies.along:
+                asked = jnp.zeros_like(asked)
+            _, twists, λ = moved(bodies.tree, self.factor, push, asked)
+            if λ is not None:
+                along = bodies.of_rows(λ, wanted.shape[0], wanted.shape[1] - acting)
+        u, others = impulse, []
+        if acting:
+            u = speeds_on(bodies.H, way.sides, _of_all(bodies, total, twists, self.lone))
+        if way.standing:
+            others.append((r - self.γ * u[:, graph:]) / self.β)
+        return u[:, :graph], all_nodes(others if along is None else [*others, along])
 
 
 @struct
 class RowFactor:
     """The factored matrix of all rows.
 
-    reduced: the bodies with the laws along coordinates of tree joints; of_rows: of the rows that
-        act on bodies, None where there are none; root: √α of all rows, (rows, nodes, *batch), None
-        for 1
+    reduced: the bodies with the laws of rows that are not on the graph; of_rows: of the rows on it,
+        None where there are none; root: √α of all rows, (rows, nodes, *batch), None for 1
     """
 
     reduced: Reduced
@@ -273,11 +340,73 @@ class RowFactor:
 
 
 def reduced(bodies: Bodies, β: Array, γ: Array) -> Reduced:
-    """β λ + γ u = r of the rows along coordinates eliminated; arrays of all nodes."""
-    if not bodies.along:
-        return Reduced(bodies, bodies.factor)
-    laws = Laws(bodies.of_coordinates(β, 1.0), bodies.of_coordinates(γ))
-    return Reduced(bodies, eliminated(bodies.tree, laws, bodies.factor.levels))
+    """β λ + γ u = r of the rows that are not on the graph eliminated; arrays of all nodes."""
+    tree, way = bodies.tree, bodies.way
+    standing = (x[:, way.graph : way.nodes] for x in (β, γ))
+    β_standing, γ_standing = standing
+    on_tree, on_lone = _loads(bodies, γ_standing / β_standing)
+    factor, lone = bodies.factor, None
+    if bodies.along or on_tree is not None:
+        laws = None
+        if bodies.along:
+            laws = Laws(bodies.of_coordinates(β, 1.0), bodies.of_coordinates(γ))
+        factor = eliminated(tree, laws, factor.levels, on_tree)
+    if on_lone is not None:
+        at = np.array(way.tree.lone)
+        mass, inertia = (
+            1 / bodies.inverse_mass[at],
+            inverse_of_three(bodies.inverse_inertia[:, :, at]),
+        )
+        unit = jnp.eye(3, dtype=mass.dtype).reshape(3, 3, *(1,) * mass.ndim)
+        whole = on_lone.at[:3, :3].add(mass[None, None] * unit).at[3:, 3:].add(inertia)
+        lone = stored(cholesky_inverse)(whole)
+    return Reduced(bodies, factor, lone, β_standing, γ_standing)
+
+
+def _standing(bodies: Bodies) -> Array:
+    """Wrenches of the nodes that stand on bodies, in their axes, (6, rows, nodes, *batch)."""
+    standing = bodies.way.standing
+    sides = sorted({side for side, _, _ in standing})
+    found = []
+    for side in sides:
+        places = [i for of, i, _ in standing if of == side]
+        found.append(take(bodies.H[side], np.array(places), 2))
+    order = np.argsort([n for side in sides for n, at in enumerate(standing) if at[0] == side])
+    return take(_along_nodes(found), order, 2)
+
+
+def _along_nodes(parts: Sequence[Array]) -> Array:
+    """Arrays (6, rows, nodes, *batch) as one."""
+    batch = jnp.broadcast_shapes(*(x.shape[3:] for x in parts))
+    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:3], *batch)) for x in parts], axis=2)
+
+
+def _loads(bodies: Bodies, K: Array) -> tuple[Array | None, Array | None]:
+    """H K Hᵀ of the rows that stand on bodies: on those of the tree, in their order and world axes,
+    and on lone ones in theirs, (6, 6, bodies, *batch); None where nothing stands.
+
+    K: (rows, nodes, *batch)
+    """
+    way = bodies.way
+    if not way.standing:
+        return None, None
+    H, on = _standing(bodies), [body for _, _, body in way.standing]
+    found = []
+    for order, is_tree in ((way.tree.order, True), (way.tree.lone, False)):
+        place = {body: i for i, body in enumerate(order)}
+        here = [n for n, body in enumerate(on) if body in place]
+        if not here:
+            found.append(None)
+            continue
+        at = np.array([place[on[n]] for n in here])
+        own, stiffness = take(H, np.array(here), 2), take(K, np.array(here), 1)
+        if is_tree:
+            turn = take(bodies.tree.turn, at, 2)
+            own = jnp.concatenate([stored(product)(turn, own[i : i + 3]) for i in (0, 3)])
+        load = stored(product_transposed)(stiffness[None] * own, own)
+        like = jnp.zeros((6, 6, 0, *load.shape[3:]), load.dtype)
+        found.append(_summed(like, len(order), [(at, load)]))
+    return found[0], found[1]
 
 
 def velocities(bodies: Bodies, impulse: Array) -> tuple[Array, Array | None]:
@@ -343,15 +472,18 @@ def _total(bodies: Bodies, impulse: Array) -> Array:
     return total
 
 
-def _of_all(bodies: Bodies, total: Array, twists: Array) -> Array:
+def _of_all(bodies: Bodies, total: Array, twists: Array | None, lone: Array | None = None) -> Array:
     """Twists of all bodies and of the world in their axes, (6, bodies + 1, *batch).
 
-    total: impulses on them; twists: of those of the tree, world axes
+    total: impulses on them; twists: of those of the tree, world axes; lone: see `Reduced`
     """
+    at = np.array(bodies.way.tree.lone, int)
     alone = jnp.zeros_like(total)
-    if bodies.way.tree.lone:
+    if lone is not None:
+        alone = alone.at[:, at].set(multiply_transposed(lone, multiply(lone, total[:, at])))
+    elif len(at):
         alone = over_mass(bodies.inverse_mass, bodies.inverse_inertia, total)
-    return with_tree(bodies.tree, alone, twists)
+    return alone if bodies.tree is None else with_tree(bodies.tree, alone, twists)
 
 
 def all_nodes(parts: Sequence[Array]) -> Array:
@@ -374,17 +506,43 @@ def mobility(bodies: Bodies, rows: int, nodes: int) -> Array:
     acting = bodies.way.nodes
     mass = bodies.inverse_mass
     parts = [] if nodes else [jnp.zeros((rows, 0, *mass.shape[1:]), mass.dtype)]
-    if acting:
+    if bodies.way.graph:
         diagonal = bodies.coupled.diagonal
         parts.append(jnp.stack([diagonal[i, i] for i in range(rows)]))
+    along = of_bodies = None
+    if bodies.tree is not None:
+        along, of_bodies = mobilities(bodies.tree, bodies.factor)
+    if bodies.way.standing:
+        parts.append(_standing_mobility(bodies, of_bodies))
     if nodes > acting:
-        along = mobilities(bodies.tree, bodies.factor)
         parts.append(bodies.of_rows(along, rows, nodes - acting))
     return all_nodes(parts)
 
 
-def blocks(bodies: Bodies, factors: TreeFactor | None) -> Blocks:
-    """A between the rows that act on bodies, on the joint graph; factors: of the tree."""
+def _standing_mobility(bodies: Bodies, of_bodies: Array | None) -> Array:
+    """Diagonal of A of the rows that stand on bodies, (rows, their nodes, *batch).
+
+    of_bodies: mobilities of those of the tree, world axes, (6, 6, bodies, *batch)
+    """
+    way, H = bodies.way, _standing(bodies)
+    body = np.array([body for _, _, body in way.standing])
+    mass, inertia = bodies.inverse_mass[body], bodies.inverse_inertia[:, :, body]
+    found = dot(H, over_mass(mass, inertia, H))
+    place = {b: i for i, b in enumerate(way.tree.order)}
+    here = np.array([n for n, b in enumerate(body) if b in place], int)
+    if not len(here):
+        return found
+    at = np.array([place[body[n]] for n in here])
+    turn, own = take(bodies.tree.turn, at, 2), take(H, here, 2)
+    own = jnp.concatenate([stored(product)(turn, own[i : i + 3]) for i in (0, 3)])
+    of_tree = dot(own, stored(product)(take(of_bodies, at, 2), own))
+    if len(here) == len(body):
+        return of_tree
+    return jnp.broadcast_to(found, (*found.shape[:2], *of_tree.shape[2:])).at[:, here].set(of_tree)
+
+
+def blocks(bodies: Bodies, factors: TreeFactor | None, lone: Array | None = None) -> Blocks:
+    """A between the rows of the graph; factors: of the tree; lone: see `Reduced`."""
     tree, way, H = bodies.tree, bodies.way, bodies.H
     plan, parts = way.tree, dict(way.passing)
     turned = H if tree is None else _in_world_axes(tree, way, H)
@@ -398,10 +556,13 @@ def blocks(bodies: Bodies, factors: TreeFactor | None) -> Blocks:
         G = _wrenches(passing, H if at == LONE else turned, arriving)
         place, node = np.array(passing.place), np.array(passing.node)
         if at == LONE:
-            body = np.array(plan.lone)[place]
-            mass = take(bodies.inverse_mass, body, 0)
-            inertia = take(bodies.inverse_inertia, body, 2)
-            left, right = G, over_mass(mass, inertia, G)
+            if lone is None:
+                body = np.array(plan.lone)[place]
+                mass = take(bodies.inverse_mass, body, 0)
+                inertia = take(bodies.inverse_inertia, body, 2)
+                left, right = G, over_mass(mass, inertia, G)
+            else:
+                left = right = stored(product)(take(lone, place, 2), G)
         elif at == ROOTS:
             left = right = stored(product)(take(factors.roots, place, 2), G)
         else:
@@ -427,7 +588,7 @@ def blocks(bodies: Bodies, factors: TreeFactor | None) -> Blocks:
     r = H[0].shape[1]
     batch = jnp.broadcast_shapes(bodies.inverse_mass.shape[1:], *(x.shape[3:] for x in H))
     like = jnp.zeros((r, r, 0, *batch), H[0].dtype)
-    return Blocks(_summed(like, way.nodes, diagonal), _summed(like, len(way.edges), edges))
+    return Blocks(_summed(like, way.graph, diagonal), _summed(like, len(way.edges), edges))
 
 
 def _passed_on(G: Array, S: Array, U: Array, κ: Array, arm: Array) -> tuple[Array, Array, Array]:

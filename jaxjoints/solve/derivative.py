@@ -1,8 +1,9 @@
 """How a solution is differentiated, whatever steps led to it.
 
 For the implicit function theorem the iterates are constants: the derivative of one more Newton
-step, taken at the solution with the matrix held fixed, is that of the solution. It costs one solve,
-and only where a derivative is asked for.
+step, taken at the end of a pass with the matrix held fixed, is that of its solution. It goes on to
+the next pass through what that takes as given. It costs one solve for each pass, and only where a
+derivative is asked for.
 """
 
 from abc import ABC, abstractmethod
@@ -14,24 +15,60 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from ..algebra.pytree import struct
-from .iteration import Settings, iterated
+from .bounds import value
+from .iteration import (
+    Ends,
+    Given,
+    Settings,
+    begun,
+    first_given,
+    iterated,
+    laws_of,
+    next_given,
+)
 from .newton_step import newton_step
-from .problem import Impulses, RowProblem, RowSolution, residual, speeds
+from .problem import (
+    Impulses,
+    RowProblem,
+    RowSolution,
+    coordinate_rows,
+    excess,
+    residual,
+    speeds,
+)
 
 
 class Derivative(ABC):
     """How the impulses of bounded laws are differentiated: `Implicit` or `Unrolled`."""
 
     @abstractmethod
-    def solved(
-        self, settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
-    ) -> RowSolution:
-        """The solution of a regularized problem by Newton steps from `start`."""
+    def ends(
+        self,
+        settings: Settings,
+        problem: RowProblem,
+        smoothing: Array,
+        given: Given,
+        start: Impulses,
+    ) -> Ends:
+        """The ends of all passes, of Newton steps from `start`."""
 
     @property
     def of_solution(self) -> bool:
         """Whether the derivative depends on the solution alone, not on the way to it."""
         return False
+
+    def solved(
+        self, settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
+    ) -> RowSolution:
+        """The solution of a regularized problem; start: the impulses of the last step."""
+        given = first_given(settings, problem, smoothing, start)
+        ends = self.ends(settings, problem, smoothing, given, stop_gradient(start))
+        last = jax.tree.map(lambda x: x[-1], ends.points)
+        laws = laws_of(settings, problem, smoothing, ends.given)
+        bounded = tuple(value(*pair) for pair in zip(laws, last.positions, strict=True))
+        at = last.impulse, bounded
+        left = residual(problem, laws, at, speeds(problem, last.impulse))
+        return RowSolution(*at, *left, excess=excess(problem, at), steps=ends.steps)
 
 
 @struct
@@ -42,11 +79,16 @@ class Implicit(Derivative):
     rollout with bounds needs `Unrolled`.
     """
 
-    def solved(
-        self, settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
-    ) -> RowSolution:
-        """See `Derivative.solved`."""
-        return _solved(settings, problem, smoothing, start)
+    def ends(
+        self,
+        settings: Settings,
+        problem: RowProblem,
+        smoothing: Array,
+        given: Given,
+        start: Impulses,
+    ) -> Ends:
+        """See `Derivative.ends`."""
+        return _ends(settings, problem, smoothing, given, start)
 
     @property
     def of_solution(self) -> bool:
@@ -58,59 +100,96 @@ class Implicit(Derivative):
 class Unrolled(Derivative):
     """The derivative of the iteration, all of whose steps are then taken and differentiated."""
 
-    def solved(
-        self, settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
-    ) -> RowSolution:
-        """See `Derivative.solved`."""
-        system = problem, smoothing
-
-        def improve(at, _):
-            return newton_step(system, system, at, speeds(problem, at[0])), None
-
-        at, _ = jax.lax.scan(improve, stop_gradient(start), None, length=settings.iterations)
-        return RowSolution(*at, *residual(problem, smoothing, at, speeds(problem, at[0])))
+    def ends(
+        self,
+        settings: Settings,
+        problem: RowProblem,
+        smoothing: Array,
+        given: Given,
+        start: Impulses,
+    ) -> Ends:
+        """See `Derivative.ends`."""
+        return iterated(settings, problem, smoothing, given, start, every=True)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _solved(
-    settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
+def _ends(
+    settings: Settings, problem: RowProblem, smoothing: Array, given: Given, start: Impulses
+) -> Ends:
+    """Newton steps until all environments have ended their passes."""
+    return iterated(settings, problem, smoothing, given, start)
+
+
+@_ends.defjvp
+def _ends_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
+    """Where the iteration began has no part in the derivative but by what was given."""
+    ends = _ends(settings, *primals)
+    slopes = _slopes(settings, ends.points, primals[:3], tangents[:3])
+    return ends, Ends(*slopes, jnp.zeros_like(ends.steps))
+
+
+def known_solution(
+    settings: Settings, problem: RowProblem, smoothing: Array, at: Impulses
 ) -> RowSolution:
-    """Newton steps until all environments are solved."""
-    return iterated(settings, problem, smoothing, start)
-
-
-@_solved.defjvp
-def _solved_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
-    """Where the iteration began has no part in the derivative."""
-    solution = _solved(settings, *primals)
-    return solution, _slope(solution, primals[:2], tangents[:2])
-
-
-@jax.custom_jvp
-def known_solution(problem: RowProblem, smoothing: Array, at: Impulses) -> RowSolution:
-    """Impulses `at` that are known to solve a problem, with the derivative of `Implicit`.
-
-    Nothing is iterated, and the residual is not looked for.
+    """Impulses `at` that are known to solve a problem of one pass, with the derivative of
+    `Implicit`. Nothing is iterated, and the residual is not looked for.
     """
-    unknown = jnp.zeros(problem.rate.shape[2:], problem.rate.dtype)
-    return RowSolution(*at, unknown, unknown)
+    given = first_given(settings, problem, smoothing, at)
+    ends = _known_ends(settings, problem, smoothing, given, at)
+    laws = laws_of(settings, problem, smoothing, given)
+    last = jax.tree.map(lambda x: x[-1], ends.points)
+    bounded = tuple(value(*pair) for pair in zip(laws, last.positions, strict=True))
+    return RowSolution(last.impulse, bounded, ends.steps, ends.steps)
 
 
-@known_solution.defjvp
-def _known_jvp(primals: tuple, tangents: tuple) -> tuple:
-    solution = known_solution(*primals)
-    return solution, _slope(solution, primals[:2], tangents[:2])
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _known_ends(
+    settings: Settings, problem: RowProblem, smoothing: Array, given: Given, at: Impulses
+) -> Ends:
+    """The end of one pass whose impulses are known."""
+    laws = laws_of(settings, problem, smoothing, given)
+    point = begun(laws, problem, at, speeds(problem, at[0]))
+    steps = jnp.zeros(problem.rate.shape[2:], problem.rate.dtype)
+    return Ends(jax.tree.map(lambda x: x[None], point), given, steps)
 
 
-def _slope(
-    solution: RowSolution, system: tuple[RowProblem, Array], tangents: tuple[RowProblem, Array]
-) -> RowSolution:
-    """Derivative of the implicit function: that of one Newton step more."""
-    at = solution.impulse, solution.bounded
+@_known_ends.defjvp
+def _known_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
+    ends = _known_ends(settings, *primals)
+    slopes = _slopes(settings, ends.points, primals[:3], tangents[:3])
+    return ends, Ends(*slopes, jnp.zeros_like(ends.steps))
 
-    def once_more(*moving):
-        return newton_step(moving, system, at, speeds(moving[0], solution.impulse))
 
-    impulse, bounded = jax.jvp(once_more, system, tangents)[1]
-    constant = jnp.zeros_like(solution.residual)
-    return RowSolution(impulse, bounded, constant, constant)
+def _slopes(settings: Settings, points, primals: tuple, tangents: tuple) -> tuple:
+    """Derivatives of the ends of all passes, and of what the last took as given: at each end that
+    of one Newton step more.
+    """
+    problem, smoothing, first = primals
+
+    def one(carry, pass_):
+        (given, change), (point, number) = carry, pass_
+        fixed = problem, laws_of(settings, problem, smoothing, given)
+
+        def once_more(problem, smoothing, given):
+            moving = problem, laws_of(settings, problem, smoothing, given)
+            return newton_step(moving, fixed, point, speeds(problem, point.impulse))
+
+        def following(problem, smoothing, given, point):
+            laws = laws_of(settings, problem, smoothing, given)
+            bounded = tuple(value(*pair) for pair in zip(laws, point.positions, strict=True))
+            Λ = coordinate_rows(problem, point.impulse)
+            return next_given(settings, given, Λ, bounded, number)
+
+        at, towards = (problem, smoothing, given), (*tangents[:2], change)
+        _, slope = jax.jvp(once_more, at, towards)
+        after = jax.jvp(following, (*at, point), (*towards, slope))
+        return after, (slope, change)
+
+    carry = first, tangents[2]
+    if settings.passes == 1:
+        point = jax.tree.map(lambda x: x[0], points)
+        _, (slope, change) = one(carry, (point, 0))
+        return jax.tree.map(lambda x: x[None], slope), change
+    numbers = jnp.arange(settings.passes)
+    _, (slopes, changes) = jax.lax.scan(one, carry, (points, numbers))
+    return slopes, jax.tree.map(lambda x: x[-1], changes)

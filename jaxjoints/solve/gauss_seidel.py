@@ -28,8 +28,10 @@ from .problem import (
     RowSolution,
     Solver,
     at_rest,
+    bare_laws,
     body_velocities,
     coordinate_rows,
+    excess,
     mobility,
     no_solution,
     residual,
@@ -92,8 +94,10 @@ class ProjectedGaussSeidel(Solver):
         sweep = jax.checkpoint(sweep, prevent_cse=False)
         (_, λ), _ = jax.lax.scan(sweep, (moved, λ), None, length=self.iterations)
         at = _joined(problem, places, λ)
-        sharp = jnp.zeros((), λ.dtype)
-        return RowSolution(*at, *residual(problem, sharp, at, speeds(problem, at[0])))
+        laws = bare_laws(problem, coordinate_rows(problem, at[0]), 0.0)
+        return RowSolution(
+            *at, *residual(problem, laws, at, speeds(problem, at[0])), excess=excess(problem, at)
+        )
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class _Places:
             follows = bound.mu is not None
             normal.append(np.array(bound.normal) if follows else np.full(count, count))
         normal = np.concatenate(normal).astype(int)
-        joint = np.array(structure.plan.order)[node]
+        joint = np.array(structure.way.order)[node]
         return cls(
             len(hard),
             row,

@@ -1,128 +1,288 @@
-"""Newton's iteration of a batch: when it ends, and how environments far from solved are rescued."""
+"""The iteration of a batch: Newton steps in passes, of which each has bounds of its own.
+
+In a pass the bounds of all laws are given numbers: those of friction follow normal impulses found
+before. So each pass looks for the least sum of convex potentials. It begins with a whole step from
+the laws that impulses and speeds make likely; the length of each further step is searched for.
+
+The normal impulses of the last step bound the first pass, those that it finds the second, and from
+then on those at which a secant through the last two passes meets itself.
+"""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.lax import stop_gradient
 
-from .newton_step import newton_step
+from ..algebra.pytree import replace
+from .bounds import in_impact, likely, potential, value, within
+from .newton_step import Laws, Point, between, newton_step, step_length
 from .problem import (
-    TOLERATED,
+    SOLVED,
     Impulses,
     RowProblem,
-    RowSolution,
+    coordinate_rows,
     residual,
+    scale,
     speeds,
 )
 
-# Residual at which the iteration ends, as a share of the speeds that cancel in it. In float64 all
-# steps are taken: those at the solution refine its rounding.
-SOLVED = {4: 3e-6, 8: 0.0}
-# Residual below which a step that makes it larger is not taken, as a share of the same: where two
-# laws of a coordinate hold at once, their shares drift with rounding until one meets its bound.
+# Residual below which a step that makes it larger is not taken, as a share of the speeds that
+# cancel in it.
 NEARLY_SOLVED = 1e-9
-# A rescue: the share of the smoothing that a step aims at, and which power of it steps aim at on a
-# path that begins anew; how far from the path a step may end, as a share of the smoothing there;
-# how often it is halved until it does; how many steps refine what a rescue has solved.
-FALL = 0.1
-GENTLER = 0.5
-NEAR = 4.0
-HALVINGS = 12
-LAST = 3
+# Floor of a law's compliance, as a share of the mobility of its row: of all laws; of contacts with
+# friction; of these where no impulse of the last step anchors them.
+FLOOR = {4: 3e-7, 8: 1e-14}
+CONTACT_FLOOR = 1e-2
+UNANCHORED_FLOOR = {4: 1e-3, 8: 1e-5}
+# How far a secant reaches; the least difference of normal impulses that it divides by, as a share
+# of the largest.
+STEEPEST = -20.0, 0.5
+LEAST_DIFFERENCE = 1e-6
 
 
 class Settings(NamedTuple):
-    """What `Newton` says of its iteration: its steps at most, and those of a rescue."""
+    """What `Newton` says of its iteration.
+
+    iterations: Newton steps of the first pass, at most; passes: how many there are
+    coupled: whether friction is bounded by the normal force of the solution; else by that of the
+        first half of the passes, which have no friction
+    """
 
     iterations: int
-    rescue: int
+    passes: int
+    coupled: bool
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """By how many steps each pass has ended. What one leaves over, the next has."""
+        later = max(self.iterations - 1, 1)
+        return tuple(self.iterations + later * i for i in range(self.passes))
+
+
+class Given(NamedTuple):
+    """What a pass takes as given, from passes before.
+
+    anchors: impulses near those of each bounded law, (coordinate rows, *batch)
+    normal: impulses that bound others; before, found: those of the pass before and what it found,
+        (coordinate rows, *batch)
+    """
+
+    anchors: tuple[Array, ...]
+    normal: Array
+    before: Array
+    found: Array
+
+
+class Ends(NamedTuple):
+    """What an iteration found.
+
+    points: at the end of each pass, arrays (passes, …); given: what the last pass took as given
+    steps: how many Newton steps all took, (*batch)
+    """
+
+    points: Point
+    given: Given
+    steps: Array
 
 
 class _Iterate(NamedTuple):
-    """Number of steps made, impulses and speeds of all rows after them, residual and size, and True
-    for environments that are to go on, (*batch).
+    """The iteration after some steps.
 
-    path: smoothing that the rescue has reached, until then the residual [m/s or rad/s]; fall: the
-        share of it that the next step aims at; refined: steps made since it solved, (*batch)
+    point, speed: where it is, and the speeds of all rows there
+    given: of the pass at work; number: which it is, (*batch)
+    fresh: whether the next step is its first; wanted: whether there is one, (*batch)
+    steps: made so far; residual: of the last, (*batch); ends: of the passes
     """
 
-    step: Array
-    at: tuple[Impulses, Array]
-    left: tuple[Array, Array]
+    point: Point
+    speed: Array
+    given: Given
+    number: Array
+    fresh: Array
     wanted: Array
-    path: Array
-    fall: Array
-    refined: Array
+    steps: Array
+    residual: Array
+    ends: Point
+
+
+def first_given(
+    settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
+) -> Given:
+    """What the first pass takes as given, from the impulses of the last step.
+
+    The part of an impact in them, of which the laws let go, is no anchor: it would push bodies
+    apart that rest on each other.
+    """
+    Λ, bounded = coordinate_rows(problem, start[0]), start[1]
+    if problem.follows and not settings.coupled:
+        nothing = jnp.zeros_like(Λ)
+        return Given(tuple(map(jnp.zeros_like, bounded)), nothing, nothing, nothing)
+    u = coordinate_rows(problem, speeds(problem, start[0]))
+    given = Given(bounded, Λ, Λ, Λ)
+    pairs = zip(laws_of(settings, problem, smoothing, given), bounded, strict=True)
+    impacts = stop_gradient([in_impact(law, λ, u) for law, λ in pairs])
+    anchors = [jnp.where(gone, 0.0, λ) for gone, λ in zip(impacts, bounded, strict=True)]
+    return given._replace(anchors=tuple(anchors))
+
+
+def next_given(
+    settings: Settings, given: Given, Λ: Array, bounded: tuple[Array, ...], number: Array
+) -> Given:
+    """What the pass after `number` takes as given, from the impulses that this found."""
+    if not settings.coupled:
+        half = settings.passes // 2
+        normal = jnp.where(number + 1 == half, Λ, given.normal)
+        return Given(bounded, normal, normal, normal)
+    moved = given.normal - given.before
+    least = jnp.maximum(
+        LEAST_DIFFERENCE * jnp.abs(Λ).max(axis=0, initial=0.0),
+        jnp.finfo(Λ.dtype).tiny ** 0.4,
+    )
+    some = jnp.abs(moved) > stop_gradient(least)[None]
+    ρ = jnp.where(some, (Λ - given.found) / jnp.where(some, moved, 1.0), 0.0)
+    normal = given.normal + (Λ - given.normal) / (1 - jnp.clip(ρ, *STEEPEST))
+    # Normal impulses never pull: a secant may not change their sign.
+    normal = jnp.where(normal * Λ > 0, normal, 0.0)
+    return Given(bounded, normal, given.normal, Λ)
+
+
+def laws_of(settings: Settings, problem: RowProblem, smoothing: Array, given: Given) -> Laws:
+    """The potentials of all bounds in a pass."""
+    s, floor = scale(problem), _floors(settings, problem)
+
+    def of(bound, anchor):
+        if bound.mu is not None:
+            width = bound.mu * jnp.abs(given.normal[np.array(bound.normal)])
+            bound = replace(within(bound, width), mu=None, normal=())
+        return potential(bound, s, floor, anchor, smoothing)
+
+    return tuple(of(*pair) for pair in zip(problem.bounds, given.anchors, strict=True))
+
+
+def _floors(settings: Settings, problem: RowProblem) -> Array:
+    """Floor of each coordinate row, (coordinate rows, *1)."""
+    precision = problem.rate.dtype.itemsize
+    floors = np.full(len(problem.structure.row), FLOOR[precision])
+    of_contacts = CONTACT_FLOOR if settings.coupled else UNANCHORED_FLOOR[precision]
+    for bound in problem.bounds:
+        if bound.mu is not None:
+            normal = np.array(bound.normal)
+            follows = np.flatnonzero(normal != np.arange(len(normal)))
+            floors[follows], floors[normal[follows]] = of_contacts, of_contacts
+    shape = len(floors), *(1,) * (problem.rate.ndim - 2)
+    return jnp.asarray(floors.reshape(shape), problem.rate.dtype)
+
+
+def improved(
+    problem: RowProblem, laws: Laws, at: Point, speed: Array, whole: Array
+) -> tuple[Point, Array]:
+    """One Newton step, of a searched length where not `whole`, (*batch); and the speeds there."""
+    system = problem, laws
+    to = newton_step(system, system, at, speed)
+    ahead = speeds(problem, to.impulse)
+    length = step_length(*stop_gradient((*system, at, to, speed, ahead)))
+    length = jnp.where(whole, 1.0, length)
+    share = length[None, None]
+    speed = jnp.where(share < 1, speed + share * (ahead - speed), ahead)
+    return between(at, to, length), speed
+
+
+def begun(laws: Laws, problem: RowProblem, at: Impulses, speed: Array) -> Point:
+    """The point from which a pass begins whose laws have impulses nearby."""
+    u = coordinate_rows(problem, speed)
+    return Point(at[0], tuple(likely(*pair, u) for pair in zip(laws, at[1], strict=True)))
 
 
 def iterated(
-    settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
-) -> RowSolution:
-    """Newton steps from `start` until all environments are solved.
+    settings: Settings,
+    problem: RowProblem,
+    smoothing: Array,
+    given: Given,
+    start: Impulses,
+    every: bool = False,
+) -> Ends:
+    """Newton steps from `start` until all environments have ended their last pass.
 
-    Those that plain steps leave far from it are rescued along a path of falling smoothing. It
-    begins with that of the residual, for an iterate is near the path whose smoothing is as large.
-    Each step aims at a tenth of the smoothing, and is halved until it ends near the path. One that
-    does not is taken whole, and a path begins anew from there that falls half as steep.
+    given: of the first pass; every: take all steps, so that the iteration can be differentiated
     """
     precision = problem.rate.dtype.itemsize
-    share, far = SOLVED[precision], TOLERATED[precision]
-    most = settings.iterations + settings.rescue
+    last, limits = settings.passes - 1, np.array(settings.limits)
+    passes = np.arange(settings.passes)
 
-    def improve(now):
-        step, at, (last, last_size), wanted, path, fall, refined = now
-        late = step >= settings.iterations
-        rescued = wanted & late & (last > far * last_size)
-        aim = jnp.where(rescued, fall * path, 0.0)
-        smoothed = problem, jnp.maximum(smoothing, aim[None])
-        impulses = newton_step(smoothed, smoothed, *at)
-        whole = impulses, speeds(problem, impulses[0])
+    def laws_in(given):
+        return laws_of(settings, problem, smoothing, given)
 
-        def part(length):
-            def between(x, y):
-                share = jnp.broadcast_to(length, x.shape)
-                return jnp.where(share < 1, x + share * (y - x), y)
-
-            return jax.tree.map(between, at, whole)
-
-        def shortened(now):
-            halvings, length, searching = now
-            ν = path + length * (aim - path)
-            away, _ = residual(problem, jnp.maximum(smoothing, ν[None]), *part(length))
-            searching = searching & (away > jnp.maximum(NEAR * ν, far * last_size))
-            return halvings + 1, jnp.where(searching, length / 2, length), searching
-
-        def goes_on(now):
-            halvings, _, searching = now
-            return (halvings < HALVINGS) & jnp.any(searching)
-
-        search = 0, jnp.ones_like(path), rescued
-        _, length, lost = jax.lax.while_loop(goes_on, shortened, search)
-        length = jnp.where(lost, 1.0, length)
-        new = part(length)
-        left, size = residual(problem, smoothing, *new)
+    def improve(now: _Iterate) -> _Iterate:
+        laws = laws_in(now.given)
+        point, speed = improved(problem, laws, now.point, now.speed, now.fresh)
+        bounded = tuple(value(*pair) for pair in zip(laws, point.positions, strict=True))
+        left, size = residual(problem, laws, (point.impulse, bounded), speed)
         # Solved environments stay as they are: what one gets does not depend on its neighbours. A
         # step that refines what is solved is taken only if it does.
-        better = (left <= last) | (~late & (last > NEARLY_SOLVED * last_size))
-        taken = wanted & (rescued | better)
-        both = (new, (left, size)), (at, (last, last_size))
-        at, left = jax.tree.map(lambda x, y: jnp.where(taken, x, y), *both)
-        wanted = taken & (left[0] > share * left[1])
-        # Rescued are only those that are far from solved.
-        wanted = wanted & ((step + 1 != settings.iterations) | (left[0] > far * left[1]))
-        refined = refined + jnp.where(late & ~rescued, 1, 0)
-        wanted = wanted & (refined < LAST)
-        path = jnp.where(late & ~lost, path + length * (aim - path), left[0])
-        fall = jnp.where(lost, fall**GENTLER, fall)
-        return _Iterate(step + 1, at, left, wanted, path, fall, refined)
-
-    def go_on(now):
-        return (now.step < most) & jnp.any(now.wanted)
+        worse = ~now.fresh & (left > now.residual) & (now.residual <= NEARLY_SOLVED * size)
+        taken = now.wanted & ~worse
+        point, speed, left = _chosen(
+            taken, (point, speed, left), (now.point, now.speed, now.residual)
+        )
+        steps = now.steps + jnp.where(now.wanted, 1, 0)
+        limit = jnp.asarray(limits)[now.number]
+        ended = now.wanted & (worse | (left <= SOLVED[precision] * size) | (steps >= limit))
+        ends = jax.tree.map(
+            lambda all_, x: jnp.where(
+                _at(now.number, passes, all_) & _leading(now.wanted, all_), x[None], all_
+            ),
+            now.ends,
+            point,
+        )
+        given, on = now.given, ended & (now.number < last)
+        if last:
+            bounded = tuple(value(*pair) for pair in zip(laws, point.positions, strict=True))
+            Λ = coordinate_rows(problem, point.impulse)
+            after = next_given(settings, given, Λ, bounded, now.number)
+            given = _chosen(on, after, given)
+            point = _chosen(
+                on, begun(laws_in(given), problem, (point.impulse, bounded), speed), point
+            )
+        return _Iterate(
+            point,
+            speed,
+            given,
+            now.number + jnp.where(on, 1, 0),
+            jnp.where(now.wanted, on, now.fresh),
+            now.wanted & ~(ended & ~on),
+            steps,
+            left,
+            ends,
+        )
 
     speed = speeds(problem, start[0])
-    unknown = jnp.full(speed.shape[2:], jnp.inf, speed.dtype)
-    rest = jnp.full_like(unknown, FALL), jnp.zeros(unknown.shape, int)
-    first = _Iterate(0, (start, speed), (unknown, unknown), unknown > 0, unknown, *rest)
-    last = jax.lax.while_loop(go_on, improve, first)
-    return RowSolution(*last.at[0], *last.left)
+    batch = jnp.broadcast_shapes(speed.shape[2:], problem.compliance.shape[2:])
+    point = begun(laws_in(given), problem, start, speed)
+    yes, none = jnp.ones(batch, bool), jnp.zeros(batch, int)
+    ends = jax.tree.map(lambda x: jnp.broadcast_to(x[None], (len(passes), *x.shape)), point)
+    unknown = jnp.full(batch, jnp.inf, speed.dtype)
+    first = _Iterate(point, speed, given, none, yes, yes, none, unknown, ends)
+    if every:
+        done, _ = jax.lax.scan(lambda now, _: (improve(now), None), first, None, length=limits[-1])
+    else:
+        done = jax.lax.while_loop(lambda now: jnp.any(now.wanted), improve, first)
+    return Ends(done.ends, done.given, done.steps.astype(speed.dtype))
+
+
+def _chosen(mask: Array, these, those):
+    """One tree of arrays where the mask (*batch) is true, else the other."""
+    return jax.tree.map(lambda x, y: jnp.where(_leading(mask, x), x, y), these, those)
+
+
+def _leading(mask: Array, like: Array) -> Array:
+    """A mask (*batch) with axes of size 1 in front, as many as an array has."""
+    return mask.reshape((1,) * (like.ndim - mask.ndim) + mask.shape)
+
+
+def _at(number: Array, passes: np.ndarray, like: Array) -> Array:
+    """True where an array (passes, …, *batch) is of the pass of that number (*batch)."""
+    count = passes.reshape((-1,) + (1,) * (like.ndim - 1))
+    return count == _leading(number, like)

@@ -78,28 +78,28 @@ def scaled_system(
 
 def factored(problem: RowProblem, extra: Array, root: Array | None) -> RowFactor:
     """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; ε is the regularization."""
-    plan, acting = problem.structure.plan, problem.structure.way.nodes
+    plan, graph = problem.structure.plan, problem.structure.way.graph
     extra = extra if problem.regularization is None else extra + problem.regularization
     bodies, root, extra = stop_gradient((problem.bodies, root, extra))
     rest = reduced(bodies, extra, jnp.ones_like(extra) if root is None else root * root)
-    if not acting:
+    if not graph:
         return RowFactor(rest, None, root)
-    near = None if root is None else root[:, :acting]
-    return RowFactor(rest, factor_scaled(plan, rest.blocks(), extra[:, :acting], near), root)
+    near = None if root is None else root[:, :graph]
+    return RowFactor(rest, factor_scaled(plan, rest.blocks(), extra[:, :graph], near), root)
 
 
 def _solved(problem: RowProblem, factors: RowFactor, b: Array) -> Array:
     """y with (S A S + diag(extra)) y = b, by the factor of `factored`."""
-    plan, acting = problem.structure.plan, problem.structure.way.nodes
-    if b.shape[1] == acting:
+    plan, graph = problem.structure.plan, problem.structure.way.graph
+    if b.shape[1] == graph:
         return solve(plan, factors.of_rows, b)
     root = jnp.ones_like(b) if factors.root is None else factors.root
-    wanted, y = root * b, b[:, :acting]
-    if acting:
-        speed = factors.reduced.along(jnp.zeros_like(y), wanted)[0]
-        y = solve(plan, factors.of_rows, y - root[:, :acting] * speed)
-    along = factors.reduced.along(root[:, :acting] * y, wanted)[1]
-    return jnp.concatenate([y, along / root[:, acting:]], axis=1)
+    wanted, y = root * b, b[:, :graph]
+    if graph:
+        speed = factors.reduced.moved(jnp.zeros_like(y), wanted)[0]
+        y = solve(plan, factors.of_rows, y - root[:, :graph] * speed)
+    others = factors.reduced.moved(root[:, :graph] * y, wanted)[1]
+    return jnp.concatenate([y, others / root[:, graph:]], axis=1)
 
 
 def solve_symmetric(

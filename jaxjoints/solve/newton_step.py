@@ -1,237 +1,175 @@
-"""One Newton step of all rows at once: one linear solve at the slopes of all laws.
+"""One Newton step of all rows at once: one linear solve at the slopes of all laws, and its length.
 
-A bounded impulse solves Φ = 0, a smoothed projection of slope a and scale s (`bounds`). Newton's
-step has dλ_k = -K_k σ du - R_k with b = 1 - a + a s compliance, K_k = a s / b and R_k = Φ / b (a
-bound with `upper` has another s); hence dΛ = -K du - R, sums over the laws. With c = 1/A_ii, the
-odds o = K / c and α = o / (1 + o) it is symmetric and positive definite,
+At the positions U of its bounded laws (`bounds`) a coordinate row has the linear laws
 
-    (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y,
+    λ_k = tangent_k(u) - K_k σ du,    K_k = a_k / R_k,
 
-from K = 0 (no force, α = 0) to K = ∞ (held, α = 1), in the same blocks as A. Where a friction's
-bounds follow another impulse Λₙ, dΛ = -K du - B dΛₙ - R, B = σ ∂Φ/∂Λₙ / b, and the system
+and with its linear law dΛ = -K du - Σ R_k, where K sums the stiffnesses and R_k is by what an
+impulse misses its law. With c = 1/A_ii, the odds o = K / c and α = o / (1 + o) the system
 
-    (diag(α) A + diag(1 / ((1 + o) c)) (1 + B)) dΛ = -R / ((1 + o) c)
+    (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y
 
-is not symmetric, on the same graph.
+is symmetric and positive definite from K = 0 (no force, α = 0) to K = ∞ (held, α = 1).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.places import take
-from ..algebra.pytree import static, struct
-from .bodies import Bodies, Reduced, reduced
-from .bounds import complementarity, impulse_scale, widened, widening
-from .factor import Blocks, add_diagonal
+from .bounds import Potential, moved, sharp_value, slope, tangent, value
 from .linear import scaled_system, solve_from
-from .lu import GeneralBlocks, GeneralFactor, factor_general, solve_general, transposed
-from .problem import (
-    Impulses,
-    RowProblem,
-    RowStructure,
-    coordinate_rows,
-    delassus,
-    diagonal,
-    scale,
-    speeds,
-    with_coordinate_rows,
-)
+from .problem import SOLVED, RowProblem, cancelling, coordinate_rows, diagonal, speeds
 
-# Least denominator b of a bound, by the bytes of a number (float32, float64).
-LEAST_DENOMINATOR = {4: 1e-7, 8: 1e-14}
+# Trials of a length: each brings two lengths, between which the best lies, nearer to each other.
+TRIALS = 8
+
+Laws = tuple[Potential, ...]
 
 
-class Linearization(NamedTuple):
-    """Newton's system at some impulses, constant while its right side moves.
+class Point(NamedTuple):
+    """Where the iteration is.
 
-    c: 1/A_ii; odds: K_k / c of each law, the linear one first; denominators: b of each bound;
-    widening: ∂Φ/∂Λₙ of each bound, None where it is 0; of coordinate rows all
+    impulse: Λ of all rows, (rows, nodes, *batch); positions: U of each bounded law, (coordinate
+        rows, *batch)
     """
 
-    c: Array
-    odds: list[Array]
-    denominators: list[Array]
-    widening: list[Array | None]
+    impulse: Array
+    positions: tuple[Array, ...]
 
 
 def newton_step(
-    moving: tuple[RowProblem, Array],
-    fixed: tuple[RowProblem, Array],
-    at: Impulses,
-    speed: Array,
-) -> Impulses:
-    """One Newton step from impulses `at`.
+    moving: tuple[RowProblem, Laws], fixed: tuple[RowProblem, Laws], at: Point, speed: Array
+) -> Point:
+    """One Newton step.
 
-    Its right side is that of the problem and the smoothing `moving`, with the `speed` of all rows;
-    its matrix that of `fixed`. At a solution, its derivative in `moving` is that of the solution.
+    Its right side is that of the problem and the laws `moving`, with the `speed` of all rows at the
+    point; its matrix that of `fixed`. At a solution, its derivative in `moving` is that of the
+    solution.
     """
-    problem, smoothing = moving
-    impulse, bounded = at
-    system = linearized(*fixed, at, speeds(fixed[0], impulse) if moving is not fixed else speed)
-    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
-
-    # One remainder R_k per law, the linear law first.
-    linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
+    problem, laws = moving
+    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, at.impulse)
+    c = 1 / coordinate_rows(fixed[0], diagonal(fixed[0]))
+    slopes = [slope(law, U) for law, U in zip(fixed[1], at.positions, strict=True)]
+    odds = [fixed[0].augmented_stiffness / c]
+    odds += [a / (law.resistance * c) for law, a in zip(fixed[1], slopes, strict=True)]
+    # The linear law first: it has what the bounded ones leave of the impulse.
+    bounded = [value(law, U) for law, U in zip(laws, at.positions, strict=True)]
+    linear = Λ - sum(law.sign * λ for law, λ in zip(laws, bounded, strict=True))
     remainders = [linear + problem.augmented_stiffness * u - problem.impulse]
-    s = scale(problem)
-    for bound, λ, b in zip(problem.bounds, bounded, system.denominators, strict=True):
-        Φ, _ = complementarity(widened(bound, Λ), λ, u, s, smoothing)
-        remainders.append(bound.sign * Φ / b)
-    total, R = sum(system.odds), sum(remainders)
+    for law, U, a, λ in zip(laws, at.positions, slopes, bounded, strict=True):
+        remainders.append(law.sign * (λ - tangent(law, U, a, u)))
+    total, R = sum(odds), sum(remainders)
 
     soft = problem.compliance
     if problem.regularization is not None:
         soft = soft + problem.regularization
-    wanted = -(speed + soft * impulse)
-    if problem.follows:
-        change = _coupled_change(fixed[0], system, wanted, R)
-    else:
-        hard = fixed[0].compliance
-        extra, right, root = scaled_system(problem, hard, wanted, system.c, total, R)
-        change = solve_from(fixed[0], extra, right, root, impulse)
+    wanted, hard = -(speed + soft * at.impulse), fixed[0].compliance
+    extra, right, root = scaled_system(problem, hard, wanted, c, total, R)
+    change = solve_from(fixed[0], extra, right, root, at.impulse)
     dΛ = coordinate_rows(problem, change)
-    for k, B in enumerate(_follows(fixed[0], system), start=1):
-        if B is not None:
-            remainders[k] = remainders[k] + B * dΛ[np.array(problem.bounds[k - 1].normal)]
-    new = []
+    ahead = coordinate_rows(problem, speeds(problem, at.impulse + change))
     # Protects the division, and its derivative, from coordinates without any stiffness: there
     # nothing moves with u, and each law takes back its own remainder.
     stiff = total > 0
     safe = jnp.where(stiff, total, 1.0)
-    for k, (bound, λ) in enumerate(zip(problem.bounds, bounded, strict=True), start=1):
+    slack = stop_gradient(SOLVED[Λ.dtype.itemsize] * cancelling(problem, at.impulse))
+    positions = []
+    for k, (law, U, a, λ) in enumerate(zip(laws, at.positions, slopes, bounded, strict=True), 1):
         # The share of dΛ + R that falls to law k, less its own remainder, without cancellation.
         others = [j for j in range(len(remainders)) if j != k]
-        share = jnp.where(stiff, system.odds[k] / safe, 0.0)
-        rest = jnp.where(stiff, sum(system.odds[j] for j in others) / safe, 1.0)
+        share = jnp.where(stiff, odds[k] / safe, 0.0)
+        rest = jnp.where(stiff, sum(odds[j] for j in others) / safe, 1.0)
         rest_R = sum(remainders[j] for j in others)
-        new.append(λ + bound.sign * (share * (dΛ + rest_R) - rest * remainders[k]))
-    return impulse + change, tuple(new)
+        λ = λ + law.sign * (share * (dΛ + rest_R) - rest * remainders[k])
+        positions.append(moved(law, U, a, λ, ahead, slack[None]))
+    return Point(at.impulse + change, tuple(positions))
 
 
-def linearized(problem: RowProblem, smoothing: Array, at: Impulses, speed: Array) -> Linearization:
-    """Slopes of all laws at some impulses and the speeds after them."""
-    impulse, bounded = at
-    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
-    c = 1 / coordinate_rows(problem, diagonal(problem))
-    s, least = scale(problem), LEAST_DENOMINATOR[c.dtype.itemsize]
-    odds, denominators, widenings = [problem.augmented_stiffness / c], [], []
-    for bound, λ in zip(problem.bounds, bounded, strict=True):
-        _, a = complementarity(widened(bound, Λ), λ, u, s, smoothing)
-        s_k = impulse_scale(bound, s)
-        b = jnp.maximum(1 - a + a * s_k * bound.compliance, least)
-        odds.append(a * (s_k / c) / b)
-        denominators.append(b)
-        follows = bound.mu is not None
-        widenings.append(widening(bound, λ, Λ, u, s, smoothing) if follows else None)
-    return Linearization(c, odds, denominators, widenings)
+def between(at: Point, to: Point, length: Array) -> Point:
+    """The point at a share (*batch) of the way."""
+
+    def part(x, y):
+        share = jnp.broadcast_to(length, x.shape)
+        return jnp.where(share < 1, x + share * (y - x), y)
+
+    return jax.tree.map(part, at, to)
 
 
-def _follows(problem: RowProblem, system: Linearization) -> list[Array | None]:
-    """B of each bound: what dΛₙ takes from its dΛ, None where nothing."""
-    return [
-        None if f is None else bound.sign * f / b
-        for bound, f, b in zip(problem.bounds, system.widening, system.denominators, strict=True)
-    ]
+def step_length(
+    problem: RowProblem, laws: Laws, at: Point, to: Point, speed: Array, ahead: Array
+) -> Array:
+    """The share (*batch) of a step from `at` to `to` at which the sum of all potentials is least.
 
+    speed, ahead: of all rows at both ends
 
-def _coupled_change(problem: RowProblem, system: Linearization, wanted: Array, R: Array) -> Array:
-    """dΛ of all rows where friction follows other impulses."""
-    structure = problem.structure
-    odds = sum(system.odds)
-    shape = jnp.broadcast_shapes(problem.compliance.shape, wanted.shape)
-    one = jnp.ones(shape, wanted.dtype)
-    α = with_coordinate_rows(structure, one, odds / (1 + odds))
-    held_back = 1 / ((1 + odds) * system.c)
-    extra = jnp.broadcast_to(problem.compliance, shape)
-    extra = with_coordinate_rows(structure, extra, held_back)
-    right = with_coordinate_rows(structure, jnp.broadcast_to(wanted, shape), -held_back * R)
-    links = [
-        (np.array(bound.normal), held_back * B)
-        for bound, B in zip(problem.bounds, _follows(problem, system), strict=True)
-        if B is not None
-    ]
-
-    def times(y):
-        Λ = coordinate_rows(problem, y)
-        follow = sum(E * Λ[normal] for normal, E in links)
-        follow = with_coordinate_rows(structure, jnp.zeros_like(y), follow)
-        return α * delassus(problem, y) + extra * y + follow
-
-    fixed = stop_gradient((problem.bodies, α, extra))
-    coupled = _Coupled.of(structure, *fixed, [(at, stop_gradient(E)) for at, E in links])
-    return jax.lax.custom_linear_solve(
-        times, right, lambda _, b: coupled.solved(b), lambda _, b: coupled.solved_transposed(b)
-    )
-
-
-@struct
-class _Coupled:
-    """The factored matrix diag(α) A + diag(extra) + links, constant.
-
-    factors: of the rows that act on bodies; rest: the bodies with the laws along coordinates of
-        tree joints eliminated
+    Its slope along the step is piecewise linear. Between two lengths, at which it falls and rises,
+    the corner nearest to the zero of their secant is tried next. Steps of smoothed laws are whole.
     """
+    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, at.impulse)
+    du, dΛ = coordinate_rows(problem, ahead) - u, coordinate_rows(problem, to.impulse) - Λ
+    K, p = problem.augmented_stiffness, problem.impulse
+    steps = [y - x for x, y in zip(at.positions, to.positions, strict=True)]
+    constant = jnp.sum(du * (Λ + K * u - p), axis=0)
+    linear = jnp.sum(du * (dΛ + K * du), axis=0)
 
-    factors: GeneralFactor
-    rest: Reduced
-    α: Array
-    extra: Array
-    structure: RowStructure = static()
+    def rise(length: Array) -> Array:
+        laws_at = zip(laws, at.positions, steps, strict=True)
+        forces = sum(law.sign * sharp_value(law, U + length[None] * dU) for law, U, dU in laws_at)
+        return constant + length * linear - jnp.sum(du * forces, axis=0)
 
-    @classmethod
-    def of(
-        cls,
-        structure: RowStructure,
-        bodies: Bodies,
-        α: Array,
-        extra: Array,
-        links: list[tuple[np.ndarray, Array]],
-    ) -> "_Coupled":
-        """links: of each coordinate row to another of its node, and how its bound widens."""
-        plan, acting = structure.plan, structure.way.nodes
-        rest = reduced(bodies, extra, α)
-        blocks = rest.blocks()
-        near, soft = α[:, :acting], extra[:, :acting]
-        diagonal = Blocks(diagonal=blocks.diagonal * near[:, None], edges=blocks.edges)
-        diagonal = add_diagonal(plan, diagonal, soft).diagonal
-        row, node = np.array(structure.row), np.array(structure.node)
-        # No law along a coordinate of a tree joint follows another.
-        own = node < acting
-        for normal, E in links:
-            diagonal = diagonal.at[row[own], row[normal][own], node[own]].add(E[own])
-        lower, upper = blocks.edges, jnp.swapaxes(blocks.edges, 0, 1)
-        if len(plan.row):
-            lower = take(near, plan.row, 1)[:, None] * lower
-            upper = take(near, plan.column, 1)[:, None] * upper
-        factors = factor_general(plan, GeneralBlocks(diagonal, lower, upper))
-        return cls(factors, rest, α, extra, structure)
+    corners = _corners(laws, at.positions, steps)
 
-    def solved(self, b: Array) -> Array:
-        """y with the matrix times y = b, both of shape (rows, nodes, *batch)."""
-        plan, rest, acting = self.structure.plan, self.rest, self.structure.way.nodes
-        if b.shape[1] == acting:
-            return solve_general(plan, self.factors, b)
-        y = b[:, :acting]
-        speed = rest.along(jnp.zeros_like(y), b)[0]
-        y = solve_general(plan, self.factors, y - self.α[:, :acting] * speed)
-        return jnp.concatenate([y, rest.along(y, b)[1]], axis=1)
+    def nearest(low, high, secant):
+        best, found = jnp.full_like(secant, jnp.inf), secant
+        for corner in corners:
+            inside = (corner > low[None]) & (corner < high[None])
+            away = jnp.where(inside, jnp.abs(corner - secant[None]), jnp.inf)
+            least = away.min(axis=0, initial=jnp.inf)
+            here = jnp.where(away <= least[None], corner, -jnp.inf).max(axis=0, initial=-jnp.inf)
+            found = jnp.where(least < best, here, found)
+            best = jnp.minimum(least, best)
+        return found
 
-    def solved_transposed(self, b: Array) -> Array:
-        """y with the transposed matrix times y = b."""
-        plan, rest, acting = self.structure.plan, self.rest, self.structure.way.nodes
-        if b.shape[1] == acting:
-            return solve_general(plan, transposed(self.factors), b)
-        α, wanted = self.α, self.α * b
-        y = b[:, :acting]
-        speed = rest.along(jnp.zeros_like(y), wanted)[0]
-        y = solve_general(plan, transposed(self.factors), y - speed)
-        _, pushed, speed = rest.along(α[:, :acting] * y, wanted)
-        # Of α y and of b less its speed, which is extra y, one may be zero.
-        α, extra = α[:, acting:], self.extra[:, acting:]
-        along = (α * pushed + extra * (b[:, acting:] - speed)) / (α * α + extra * extra)
-        return jnp.concatenate([y, along], axis=1)
+    def narrow(_, bracket):
+        low, high, falls, rises = bracket
+        length = nearest(low, high, _secant(bracket))
+        found = rise(length)
+        below = found < 0
+        return (
+            jnp.where(below, length, low),
+            jnp.where(below, high, length),
+            jnp.where(below, found, falls),
+            jnp.where(below, rises, found),
+        )
+
+    def search() -> Array:
+        ends = jnp.zeros_like(constant), jnp.ones_like(constant)
+        first = *ends, rise(ends[0]), rise(ends[1])
+        length = _secant(jax.lax.fori_loop(0, TRIALS, narrow, first))
+        # The whole step where it falls all along, and where it is nothing but rounding.
+        return jnp.where((first[2] < 0) & (first[3] > 0), length, 1.0)
+
+    smooth = jnp.any(jnp.stack([jnp.any(law.barrier > 0) for law in laws]))
+    return jax.lax.cond(smooth, lambda: jnp.ones_like(constant), search)
+
+
+def _secant(bracket: tuple[Array, Array, Array, Array]) -> Array:
+    """Where a line through both ends is zero."""
+    low, high, falls, rises = bracket
+    slope = rises - falls
+    return low + (high - low) * jnp.where(slope > 0, -falls / jnp.where(slope > 0, slope, 1.0), 0.5)
+
+
+def _corners(laws: Laws, positions: Sequence[Array], steps: Sequence[Array]) -> list[Array]:
+    """Lengths at which laws reach their bounds, infinite for none."""
+    found = []
+    for law, U, dU in zip(laws, positions, steps, strict=True):
+        moves = dU != 0
+        for bound in (law.lower, law.upper):
+            share = (bound - U) / jnp.where(moves, dU, 1.0)
+            found.append(jnp.where(moves, share, jnp.inf))
+    return found

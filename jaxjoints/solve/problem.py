@@ -25,7 +25,7 @@ from ..algebra.rotation import dot
 from ..algebra.spatial import over_mass
 from .bodies import Bodies, Paths, RowFactor, speeds_on, velocities
 from .bodies import mobility as mobility_of_rows
-from .bounds import complementarity, impulse_scale, widened
+from .bounds import Potential, potential, violation, widened
 from .forces import Bound
 from .graph import Plan
 
@@ -35,10 +35,12 @@ REGULARIZATION = {4: 1e-6, 8: 1e-12}
 # The same where rows are not redundant, in roundings: it keeps A positive definite despite them.
 ROUNDINGS = 2.0
 
-# Regularization of bounded impulses where some bound others and rows may be redundant, as corners
-# of a box on the ground are: the same share. A second solve takes away what it lets slip.
-SPLIT = {4: 1e-4, 8: 1e-6}
+# Compliance of a hard box in a row that nothing moves, by the bytes of a number.
+UNMOVED = {4: 1e-4, 8: 1e-6}
 
+# Residual at which a solve ends, as a share of the speeds that cancel in it, by the bytes of a
+# number (float32, float64).
+SOLVED = {4: 3e-6, 8: 1e-14}
 # Residual above which a solve has failed, as a share of the speeds that cancel in it.
 TOLERATED = {4: 1e-4, 8: 1e-10}
 
@@ -75,7 +77,7 @@ class RowStructure:
 
     @property
     def plan(self) -> Plan | None:
-        """Of the nodes that act on bodies, None where there are none."""
+        """Of the nodes of the graph, None where there are none."""
         return self.way.plan
 
     @cached_property
@@ -151,6 +153,9 @@ class RowSolution:
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
     size: the largest speed that cancels in it [m/s or rad/s], shape (*batch)
     factors: of the matrix, where nothing is bounded and the solver has them
+    excess: by how much, as a speed [m/s or rad/s], friction exceeds what the normal force of the
+        same solution allows, shape (*batch); None where no friction follows one
+    steps: of `Newton`, (*batch); None for other solvers
     """
 
     impulse: Array
@@ -158,6 +163,8 @@ class RowSolution:
     residual: Array
     size: Array
     factors: RowFactor | None = None
+    excess: Array | None = None
+    steps: Array | None = None
 
 
 class Solver(ABC):
@@ -178,11 +185,13 @@ class Solver(ABC):
         start: impulses nearby, such as those of the last step; None for none
         """
 
-    def at_solution(self) -> "Solver | None":
+    def at_solution(self, follows: bool) -> "Solver | None":
         """A solver with the same derivative that takes its start for the solution.
 
         Differentiation in reverse computes a step again when its impulses are known. None, the
         default, if the derivative depends on the way to the solution: then it is solved again.
+
+        follows: whether friction follows a normal force
         """
         return None
 
@@ -252,8 +261,8 @@ def resting(problem: RowProblem) -> RowProblem:
     """The problem without the forces that no law determines in rows that nothing moves (`still`).
 
     What asks for a speed there, a hard row or a hard stop, exerts no force, as if it did not exist:
-    whatever it exerted would move nothing. A hard box gives way by `SPLIT`, so that it exerts all
-    that it may, or nothing where nothing slips. Linear and soft laws keep their force. No body
+    whatever it exerted would move nothing. A hard box gives way by `UNMOVED`, so that it exerts
+    all that it may, or nothing where nothing slips. Linear and soft laws keep their force. No body
     feels it, but derivatives do: it moves bodies as soon as the wrench is not zero.
     """
     idle, fixed = _idle(problem), coordinate_rows(problem, still(problem))
@@ -277,7 +286,7 @@ def _resting(bound: Bound, fixed: Array) -> Bound:
     hard = fixed & (bound.compliance <= 0)
     if bound.upper is None:
         return replace(bound, present=jnp.where(hard, 0.0, bound.present))
-    share = SPLIT[bound.compliance.dtype.itemsize]
+    share = UNMOVED[bound.compliance.dtype.itemsize]
     return replace(bound, compliance=jnp.where(hard, share, bound.compliance))
 
 
@@ -292,7 +301,6 @@ def regularized(problem: RowProblem) -> RowProblem:
     """The problem `resting` and with the regularization of its hard rows.
 
     The regularization is in the matrix alone, where a correction takes it away to second order.
-    Where friction follows other impulses it is part of their compliance.
     """
     A = materialize(mobility(problem))
     problem = replace(problem, mobility=A)
@@ -302,8 +310,6 @@ def regularized(problem: RowProblem) -> RowProblem:
     # Only what a row lacks of it: the compliance of soft rows stays exact, and its derivative.
     lacking = jnp.maximum(share * _uncancelled(problem) - stop_gradient(problem.compliance), 0.0)
     problem = resting(problem)
-    if problem.follows:
-        return replace(problem, compliance=materialize(problem.compliance + lacking))
     hard = trailing(problem.structure.hard, A)
     added = stop_gradient(lacking * hard)
     compliance, added = materialize((problem.compliance, added))
@@ -327,60 +333,59 @@ def _uncancelled(problem: RowProblem) -> Array:
     return free
 
 
-def split(problem: RowProblem) -> tuple[RowProblem, list[Array]]:
-    """The problem whose bounded impulses are regularized, so that redundant rows share them in one
-    way, that of the least impulses; and the compliance that each bound is given for that.
-    """
-    A = coordinate_rows(problem, diagonal(problem))
-    share = SPLIT[A.dtype.itemsize]
-    given = [
-        jnp.maximum(share * A - stop_gradient(bound.compliance), 0.0) for bound in problem.bounds
-    ]
-    bounds = tuple(
-        replace(bound, compliance=bound.compliance + ε)
-        for bound, ε in zip(problem.bounds, given, strict=True)
+def bare_laws(problem: RowProblem, Λ: Array, smoothing: Array | float) -> tuple[Potential, ...]:
+    """The laws of all bounds without any floor, as wide as impulses Λ of coordinate rows say."""
+    s = scale(problem)
+    nothing = jnp.zeros_like(s)
+    smoothing = nothing + smoothing
+    return tuple(
+        potential(widened(bound, Λ), s, nothing, nothing, smoothing) for bound in problem.bounds
     )
-    return replace(problem, bounds=bounds), given
 
 
-def anchored(problem: RowProblem, given: list[Array], bounded: tuple[Array, ...]) -> RowProblem:
-    """A problem of `split` whose compliance holds for what impulses differ from `bounded`: its own
-    solution hardly gives way to it, and shares like that one.
-    """
-    bounds = tuple(
-        replace(bound, bias=bound.bias - ε * λ)
-        for bound, ε, λ in zip(problem.bounds, given, bounded, strict=True)
-    )
-    return replace(problem, bounds=bounds)
+def cancelling(problem: RowProblem, impulse: Array) -> Array:
+    """Largest speed of those that impulses of all rows bring to rest, shape (*batch)."""
+    parts = jnp.abs(problem.rate) + diagonal(problem) * jnp.abs(impulse)
+    return parts.max(axis=(0, 1), initial=0.0)
 
 
 def residual(
-    problem: RowProblem, smoothing: Array, at: Impulses, speed: Array
+    problem: RowProblem, laws: tuple[Potential, ...], at: Impulses, speed: Array
 ) -> tuple[Array, Array]:
     """Largest violation of a row's law, as a speed, and the largest of the speeds that cancel in
     it; constant for differentiation.
 
-    smoothing: ν of the bounds [m/s or rad/s]; speed: of all rows after the impulses
+    laws: of all bounds; speed: of all rows after the impulses
     """
     speed = jnp.where(_idle(problem), 0.0, speed)
-    problem, smoothing, at, speed = stop_gradient((resting(problem), smoothing, at, speed))
+    problem, laws, at, speed = stop_gradient((resting(problem), laws, at, speed))
     impulse, bounded = at
     structure = problem.structure
-    A = diagonal(problem)
-    size = (jnp.abs(problem.rate) + A * jnp.abs(impulse)).max(axis=(0, 1), initial=0.0)
-    violation = jnp.abs(speed + problem.compliance * impulse) * trailing(structure.hard, speed)
-    worst = violation.max(axis=(0, 1), initial=0.0)
+    size = cancelling(problem, impulse)
+    missed = jnp.abs(speed + problem.compliance * impulse) * trailing(structure.hard, speed)
+    worst = missed.max(axis=(0, 1), initial=0.0)
     if not structure.row:
         return worst, size
-    s = scale(problem)
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
-    linear = Λ - sum(b.sign * x for b, x in zip(problem.bounds, bounded, strict=True))
+    linear = Λ - sum(law.sign * x for law, x in zip(laws, bounded, strict=True))
     remainder = linear + problem.augmented_stiffness * u - problem.impulse
-    terms = [jnp.abs(remainder) / s]
-    for bound, λ in zip(problem.bounds, bounded, strict=True):
-        Φ, _ = complementarity(widened(bound, Λ), λ, u, s, smoothing)
-        terms.append(jnp.abs(Φ) / impulse_scale(bound, s))
+    terms = [jnp.abs(remainder) / scale(problem)]
+    terms += [violation(law, λ, u) for law, λ in zip(laws, bounded, strict=True)]
     return jnp.maximum(worst, sum(terms).max(axis=0)), size
+
+
+def excess(problem: RowProblem, at: Impulses) -> Array | None:
+    """`RowSolution.excess` of impulses; constant for differentiation."""
+    if not problem.follows:
+        return None
+    problem, (impulse, bounded) = stop_gradient((problem, at))
+    Λ, s = coordinate_rows(problem, impulse), scale(problem)
+    beyond = [
+        jnp.maximum(bound.lower - λ, λ - bound.upper) / s
+        for bound, λ in zip((widened(b, Λ) for b in problem.bounds), bounded, strict=True)
+        if bound.mu is not None
+    ]
+    return jnp.maximum(jnp.stack(beyond).max(axis=(0, 1)), 0.0)
 
 
 def coordinate_rows(problem: RowProblem, x: Array) -> Array:

@@ -204,11 +204,15 @@ class OnTree(NamedTuple):
 
 
 def eliminated(
-    tree: Tree, laws: Laws | None = None, levels: tuple[Level, ...] | None = None
+    tree: Tree,
+    laws: Laws | None = None,
+    levels: tuple[Level, ...] | None = None,
+    load: Array | None = None,
 ) -> TreeFactor:
     """The factor of a tree, with laws along its coordinates or without.
 
     levels: of the tree, where another factor has them
+    load: what adds to the inertias of the bodies, (6, 6, bodies, *batch)
     """
     count = range(len(tree.plan.levels))
     levels = tuple(tree.level(at) for at in count) if levels is None else levels
@@ -216,11 +220,11 @@ def eliminated(
     carried: tuple[Array, ...] = ()
     for at in reversed(count):
         law = None if laws is None else Laws(*(_of_level(tree, at, x) for x in laws))
-        own = levels[at].mass, levels[at].inertia
+        own = levels[at].mass, levels[at].inertia, _of_bodies(tree, at, load)
         joints, *carried = stored(_reduced)(levels[at], law, *_laden(tree, at, *own, *carried))
         factors.insert(0, joints)
     bodies = tree.bodies(-1)
-    own = tree.mass[bodies], tree.inertia[:, :, bodies]
+    own = tree.mass[bodies], tree.inertia[:, :, bodies], _of_bodies(tree, -1, load)
     roots = stored(_root_inverse)(*_laden(tree, -1, *own, *carried))
     d = _of_levels(tree, [joints.d for joints in factors], absent=1.0)
     weakness = tree.plan.present(d) / (d if laws is None else laws.β * d + laws.γ)
@@ -411,15 +415,20 @@ def with_tree(tree: Tree, x: Array, world: Array) -> Array:
     return take(_joined([x, jnp.concatenate(own)]), at, 1)
 
 
-def mobilities(tree: Tree, factor: TreeFactor) -> Array:
-    """Speed of each coordinate for unit impulse along it, (coordinates, joints, *batch)."""
+def mobilities(tree: Tree, factor: TreeFactor) -> tuple[Array, Array]:
+    """Speed of each coordinate for unit impulse along it, (coordinates, joints, *batch), and twists
+    of each body for unit impulses on it, (6, 6, bodies, *batch).
+    """
     base = stored(transposed_product)(factor.roots, factor.roots)
-    found = []
+    found, bodies = [], [base]
     for at, of_level in enumerate(zip(factor.levels, factor.joints, strict=True)):
         base = _of_bases(tree.plan, at, base, axis=2)
         mobility, base = stored(_mobility)(base, *of_level)
         found.append(mobility)
-    return _of_levels(tree, found)
+        bodies.append(base)
+    batch = jnp.broadcast_shapes(*(x.shape[3:] for x in bodies))
+    bodies = [jnp.broadcast_to(x, (*x.shape[:3], *batch)) for x in bodies]
+    return _of_levels(tree, found), jnp.concatenate(bodies, axis=2)
 
 
 def _mobility(base: Array, level: Level, joints: Joints) -> tuple[Array, Array]:
@@ -480,8 +489,13 @@ def _with_carried(tree: Tree, at: int, x: Array, *carried: Array) -> Array:
     return materialize(_onto(tree.plan, at + 1, x, *carried)) if carried else x
 
 
+def _of_bodies(tree: Tree, at: int, load: Array | None) -> Array | None:
+    """Of numbers of all bodies, (6, 6, bodies, *batch), those of a level, or of the roots."""
+    return None if load is None else load[:, :, tree.bodies(at)]
+
+
 def _laden(
-    tree: Tree, at: int, mass: Array, inertia: Array, *carried: Array
+    tree: Tree, at: int, mass: Array, inertia: Array, load: Array | None, *carried: Array
 ) -> tuple[Array, Array, Array]:
     """Blocks A, B, C of the inertias of the bodies of a level, or of the roots, and of what they
     carry: A v + B ω, Bᵀ v + C ω.
@@ -489,6 +503,9 @@ def _laden(
     unit = jnp.eye(3, dtype=inertia.dtype).reshape(3, 3, *(1,) * (inertia.ndim - 2))
     zero = jnp.zeros_like(inertia)
     blocks = mass[None, None] * unit + zero, zero, inertia
+    if load is not None:
+        own = load[:3, :3], load[:3, 3:], load[3:, 3:]
+        blocks = tuple(x + y for x, y in zip(blocks, own, strict=True))
     if carried:
         pairs = zip(blocks, carried, strict=True)
         blocks = tuple(_onto(tree.plan, at + 1, x, y, 2) for x, y in pairs)

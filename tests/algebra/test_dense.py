@@ -14,7 +14,6 @@ DTYPES = [jnp.float32, jnp.float64]
 
 inverse = jax.jit(dense.inverse)
 cholesky_inverse = jax.jit(dense.cholesky_inverse)
-lu_inverses = jax.jit(dense.lu_inverses)
 SQUARE = [*((r, (4,)) for r in SIZES), *((3, trailing) for trailing in ((), (2, 3)))]
 square = pytest.mark.parametrize("r, trailing", SQUARE)
 # By default the smallest matrix in single precision and the largest in double.
@@ -157,28 +156,6 @@ def test_inverse_of_singular_matrices_is_finite(dtype):
     _, x = draw(4, 2)
     for A in (x @ x.T, np.zeros((4, 4))):
         assert np.all(np.isfinite(inverse(jnp.asarray(A, dtype))))
-
-
-@dtypes
-@square
-def test_inverses_of_triangular_factors_undo_the_matrix(r, trailing, dtype):
-    A, A64 = draw(r, r, *trailing, dtype=dtype, seed=1)
-    left, right = lu_inverses(A)
-    assert left.dtype == right.dtype == dtype
-    undone = leading(left) @ leading(A64) @ leading(right)
-    sizes = np.abs(leading(left)) @ np.abs(leading(A64)) @ np.abs(leading(right))
-    unit = np.broadcast_to(np.eye(r), undone.shape)
-    assert np.all(np.abs(undone - unit) <= 10 * np.finfo(dtype).eps * sizes)
-    np.testing.assert_array_equal(np.tril(leading(right)), unit)
-
-
-def test_triangular_factors_pivot_and_are_finite_where_the_matrix_is_singular():
-    permutation = np.eye(6)[[3, 0, 5, 1, 4, 2]]
-    left, right = lu_inverses(jnp.asarray(permutation))
-    np.testing.assert_allclose(left @ permutation @ right, np.eye(6), atol=1e-15)
-    _, x = draw(4, 2)
-    for A in (x @ x.T, np.zeros((4, 4))):
-        assert all(np.all(np.isfinite(half)) for half in lu_inverses(jnp.asarray(A)))
 
 
 def test_inverse_derivatives_match_finite_differences():

@@ -21,7 +21,19 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jaxjoints as jj
-from jaxjoints.solve.problem import TOLERATED, RowProblem, body_velocities
+from jaxjoints.solve.bounds import value
+from jaxjoints.solve.iteration import Settings, begun, first_given, improved, laws_of
+from jaxjoints.solve.newton_step import Point
+from jaxjoints.solve.problem import (
+    TOLERATED,
+    Impulses,
+    RowProblem,
+    at_rest,
+    body_velocities,
+    regularized,
+    residual,
+    speeds,
+)
 from support.mechanisms import single
 from support.random_rows import Hinges
 from support.reference import exact
@@ -89,24 +101,31 @@ def accuracy(problem: RowProblem) -> Accuracy:
 
 
 @jax.jit
-def once(problem: RowProblem, smoothing: jax.Array, start: tuple) -> tuple:
-    """One Newton step, and the residual after it as a share of the speeds that cancel in it."""
-    found = jj.Newton(smoothing, iterations=1, rescue=0).solve(problem, start)
-    return (found.impulse, found.bounded), found.residual / found.size
+def steps(problem: RowProblem, smoothing: jax.Array, start: Impulses) -> tuple[jax.Array, Impulses]:
+    """Newton steps that each problem needs, `MOST` + 1 where they are not enough, and where all of
+    them end.
+    """
+    settings, problem = Settings(MOST, 1, True), regularized(problem)
+    given = first_given(settings, problem, smoothing, start)
+    laws = laws_of(settings, problem, smoothing, given)
+    speed = speeds(problem, start[0])
 
+    def impulses(point: Point) -> Impulses:
+        pairs = zip(laws, point.positions, strict=True)
+        return point.impulse, tuple(value(*pair) for pair in pairs)
 
-def steps(problem: RowProblem, smoothing: float, start: tuple | None = None) -> tuple:
-    """Steps that each problem needs, `MOST` + 1 where they are not enough, and where it ends."""
-    if start is None:
-        none = jnp.zeros_like(problem.rate)
-        start = none, tuple(jnp.zeros_like(bound.sign) for bound in problem.bounds)
-    needed = np.full(problem.rate.shape[-1], MOST + 1)
-    for count in range(1, MOST + 1):
-        start, left = once(problem, jnp.asarray(smoothing), start)
-        needed = np.where((needed > MOST) & np.asarray(left <= COUNTED), count, needed)
-        if (needed <= MOST).all():
-            break
-    return needed, start
+    def one(carry, count):
+        point, speed, needed = carry
+        whole = jnp.full(needed.shape, count == 1)
+        point, speed = improved(problem, laws, point, speed, whole)
+        left, size = residual(problem, laws, impulses(point), speed)
+        first = (needed > MOST) & (left <= COUNTED * size)
+        return (point, speed, jnp.where(first, count, needed)), None
+
+    needed = jnp.full(problem.rate.shape[2:], MOST + 1)
+    first = begun(laws, problem, start, speed), speed, needed
+    (point, _, needed), _ = jax.lax.scan(one, first, jnp.arange(1, MOST + 1))
+    return needed, impulses(point)
 
 
 def table(rows: list[tuple]) -> str:
@@ -124,15 +143,19 @@ def spread(needed: np.ndarray) -> str:
 
 def counts(problem: RowProblem) -> list[str]:
     """Steps of a family from a cold start with each smoothing, and from a warm one."""
-    found = [steps(problem, smoothing) for smoothing in SMOOTHING]
+    cold = at_rest(problem)
+    found = [steps(problem, jnp.asarray(smoothing), cold) for smoothing in SMOOTHING]
     for smoothing, (needed, _) in zip(SMOOTHING, found, strict=True):
-        unsolved = np.flatnonzero(needed > MOST)
+        unsolved = np.flatnonzero(np.asarray(needed) > MOST)
         if len(unsolved):
             print(f"not solved for ν = {smoothing:g}: problems", *unsolved, file=sys.stderr)
     z = np.random.default_rng(1).normal(size=problem.rate.shape[-1])
     moved = jj.replace(problem, rate=problem.rate * jnp.asarray(1 + CHANGE * z))
-    warm = [steps(moved, smoothing, found[i][1]) for i, smoothing in enumerate(SMOOTHING[:3:2])]
-    return [spread(needed) for needed, _ in found + warm]
+    warm = [
+        steps(moved, jnp.asarray(smoothing), found[i][1])
+        for i, smoothing in enumerate(SMOOTHING[:2])
+    ]
+    return [spread(np.asarray(needed)) for needed, _ in found + warm]
 
 
 def main(share: float, families: dict[str, tuple[Hinges, int]] = FAMILIES) -> list[Accuracy]:

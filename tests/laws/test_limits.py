@@ -17,14 +17,13 @@ from jaxjoints import (
     replace,
     step,
 )
-from jaxjoints.solve.bounds import LEAST_SPEED
 from support import mechanisms
 from support.motion import PLAIN, after, placed_on_rail
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
 LOWER, UPPER = -0.05, 0.05
 DT, MASS = 0.01, 2.0
-LEAST = LEAST_SPEED[8]  # the smoothing that a sharp bound has [m/s]
+LEAST = 1e-12  # speed by which a hard stop gives way [m/s]
 # Nearer to either bound and in the middle; towards either bound, past it in a step or not.
 Q, QD = (x.ravel() for x in np.meshgrid([-0.04, -0.01, 0.0, 0.03], [-20.0, -2.0, 0.0, 3.0, 20.0]))
 SOLVED = {

@@ -21,7 +21,7 @@ CASES = oracle.load("ode_contact")
 EQUAL = 1e-9
 RUN_EQUAL = 1e-6
 SCHEME = jj.SemiImplicitEuler(
-    solver=jj.Newton(iterations=20, friction="two passes"),
+    solver=jj.Newton(iterations=20, passes=20, friction="two passes"),
     joints="rows",
     gyroscopic="implicit",
     rotation="linearized",

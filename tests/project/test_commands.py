@@ -48,7 +48,7 @@ SMALLEST = {
         Run("--turning 100 --seconds 0.01", sweep=True),
     ],
     "tests/benchmarks/first_answer.py": [Run("--cases hinge --programs step")],
-    "tests/benchmarks/friction.py": [Run("--count 4 --links 1")],
+    "tests/benchmarks/friction.py": [Run("--count 4 --links 1", sweep=True)],
     "tests/benchmarks/fuzz.py": [
         Run("--count 1 --seconds 1", sweep=True),
         Run("--replay 0", sweep=True),
@@ -63,7 +63,6 @@ SMALLEST = {
     "tests/benchmarks/identification.py": [
         Run("--steps 20 --starts 1", ("plotly", "tabulate", "defusedxml"), True)
     ],
-    "tests/benchmarks/rescues.py": [Run('--only "1 × 2"', sweep=True)],
     "tests/benchmarks/resting.py": [
         Run(
             "ASSETS/ant.xml --batch 8 --steps 2 --rounds 1",

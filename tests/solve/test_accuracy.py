@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
-from jaxjoints.solve.bounds import LEAST_SPEED
 from jaxjoints.solve.problem import TOLERATED, body_velocities
 from support.cases import mostly_slow
 from support.contacts import contacts
@@ -19,9 +18,9 @@ PROBLEMS = 100
 ROUNDING = 1e-9
 # Share of the size that a float32 residual reaches.
 SHARE = 1e-4
-# By what the velocities differ for a condition of 1, as a share of the largest: the least smoothing
-# of bounds (float64) and rounding (float32), larger for speeds that cancel.
-NEAR = {8: 10 * LEAST_SPEED[8], 4: 100 * np.finfo(np.float32).eps}
+# By what the velocities differ for a condition of 1, as a share of the largest: rounding, larger
+# for speeds that cancel.
+NEAR = {8: 1e-11, 4: 100 * np.finfo(np.float32).eps}
 
 FAMILIES = {
     "chain": Hinges(5),
@@ -77,9 +76,8 @@ def test_single_precision_is_as_exact_as_the_condition_allows(problem):
 
 
 @pytest.mark.slow
-def test_chains_that_go_round_in_circles_are_rescued():
-    # Of 1500 these are solved neither by plain steps nor along paths that begin at the fastest
-    # speed of a coordinate, however slowly the smoothing falls.
+def test_chains_whose_whole_steps_go_round_in_circles_are_solved():
+    # Of 1500 these two are not solved by Newton steps of whole length, however many.
     many = Hinges(10).problem(1500)
     stubborn = np.array([937, 1314])
 
@@ -87,28 +85,27 @@ def test_chains_that_go_round_in_circles_are_rescued():
         return x[..., stubborn] if jnp.ndim(x) and x.shape[-1] == 1500 else x
 
     problem = jax.tree.map(picked, many)
-    plain, found = (solve(jj.Newton(rescue=steps), problem) for steps in (0, 100))
-    assert np.all(plain.residual > 1e-3 * plain.size)
+    found = solve(jj.Newton(iterations=20), problem)
     assert np.all(found.residual <= ROUNDING * found.size)
 
 
-def test_friction_that_goes_round_in_circles_is_rescued_in_few_steps():
-    # Two links with two contacts each, from a cold start. Of 1000 such problems 10 are left; of
-    # another hundred none or four, as they round.
+def test_cold_starts_with_friction_are_solved_in_few_steps():
+    # Two links with two contacts each: a simulation starts nearer, from the last step.
     problem = contacts(2, 2, 4 * PROBLEMS, friction=(0.3, 1.0))
-    plain, found = (solve(jj.Newton(rescue=steps), problem) for steps in (0, 40))
-    circling = np.asarray(plain.residual > ROUNDING * plain.size)
+    found = solve(jj.Newton(iterations=8), problem)
     left = np.asarray(found.residual > ROUNDING * found.size)
-    assert np.mean(circling) > 0.3
     assert np.mean(left) < 0.03
-    np.testing.assert_array_equal(found.impulse[..., ~circling], plain.impulse[..., ~circling])
+    assert np.max(found.steps) <= 8 + 7 + 7
+    # More passes bring the bounds of friction nearer to what they follow.
+    many = solve(jj.Newton(iterations=8, passes=20), problem)
+    assert np.mean(many.excess > 1e-3) < 0.5 * np.mean(found.excess > 1e-3)
 
 
 @pytest.mark.slow
 def test_coupled_friction_obeys_its_laws_where_the_residual_says_so():
     problem = contacts(1, 2, PROBLEMS, friction=(0.1, 0.5), compliance=1e-2)
-    found = solve(jj.Newton(iterations=12), problem)
-    solved = np.asarray(found.residual <= ROUNDING)
+    found = solve(jj.Newton(iterations=12, passes=80), problem)
+    solved = np.asarray(np.maximum(found.residual, found.excess) <= ROUNDING)
     assert np.mean(solved) > 0.95
     slips = 0
     for e in np.flatnonzero(solved):
@@ -127,7 +124,7 @@ def test_coupled_friction_has_the_derivative_of_its_laws():
     towards, seen = (jnp.asarray(rng.normal(size=problem.rate.shape)) for _ in range(2))
 
     def impulse(rate):
-        return jj.Newton(iterations=12).solve(jj.replace(problem, rate=rate)).impulse
+        return jj.Newton(iterations=12, passes=40).solve(jj.replace(problem, rate=rate)).impulse
 
     @jax.jit
     def differentiated(rate):

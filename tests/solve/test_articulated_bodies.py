@@ -166,15 +166,19 @@ def test_laws_along_coordinates_from_free_to_held(name):
 @forests
 def test_mobilities_are_the_diagonal_of_the_inverse(name):
     tree = random_tree(name)
-    found = mobilities(tree, eliminated(tree))
+    found, of_bodies = mobilities(tree, eliminated(tree))
     none = jnp.zeros((6, len(tree.plan.roots), BATCH))
     for environment in range(BATCH):
-        A, _, exists = matrix(tree, environment)
+        A, J, exists = matrix(tree, environment)
         lawful = exists & (np.arange(len(exists)) >= 6 * len(tree.plan.roots))
-        expected = np.diag(np.linalg.inv(A[np.ix_(exists, exists)]))[lawful[exists]]
+        inverse = np.linalg.inv(A[np.ix_(exists, exists)])
+        expected = np.diag(inverse)[lawful[exists]]
         np.testing.assert_allclose(
             flat(OnTree(none, found), environment)[lawful], expected, rtol=ROUNDING
         )
+        J = J[:, :, exists]
+        expected = np.einsum("bik,kl,bjl->ijb", J, inverse, J)
+        np.testing.assert_allclose(of_bodies[..., environment], expected, atol=ROUNDING)
 
 
 @mostly_slow_forests

@@ -12,7 +12,6 @@ from jaxjoints.algebra.pytree import replace
 from jaxjoints.solve.bodies import blocks
 from jaxjoints.solve.factor import Blocks, add_diagonal, factor, scale, solve
 from jaxjoints.solve.graph import elimination_plan, is_tree
-from jaxjoints.solve.lu import GeneralBlocks, factor_general, solve_general, transposed
 from support.cases import mostly_slow
 from support.graphs import (
     GRAPHS,
@@ -25,7 +24,6 @@ from support.graphs import (
     tree,
     with_diagonal,
 )
-from support.mechanisms import single
 
 DTYPES = [jnp.float32, jnp.float64]
 
@@ -125,63 +123,6 @@ def test_rows_that_nodes_do_not_have_are_left_out(graph):
     found, full = (direct(p, bodies, one, jnp.asarray(d), jnp.asarray(b)) for p in (short, plan))
     np.testing.assert_allclose(found, full, rtol=1e-10, atol=1e-11)
     np.testing.assert_array_equal(np.asarray(found)[~there], b[~there])
-
-
-@pytest.mark.parametrize("graph", mostly_slow(GRAPHS, default=("ring",)))
-@pytest.mark.parametrize("turned", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_general_matrix_and_its_transpose_are_solved(graph, turned):
-    """Against dense float64: A scaled row by row, rows of a node coupled at random."""
-    r, batch = 3, (2,)
-    bodies, A = problem(GRAPHS[graph], r, batch)
-    plan = bodies.way.plan
-    rng = np.random.default_rng(len(graph))
-    n = len(plan.order)
-    α = rng.uniform(0.1, 1.0, (r, n, *batch))
-    within = np.eye(r)[:, :, None, None] + 0.3 * rng.normal(size=(r, r, n, *batch))
-    dense = α[:, :, None, None] * A
-    for i in range(n):
-        dense[:, i, :, i] += within[:, :, i]
-    b = rng.normal(size=(r, n, *batch))
-    matrix = blocks(jax.tree.map(jnp.asarray, bodies), None)
-    general = GeneralBlocks(
-        diagonal=α[:, None] * matrix.diagonal + within,
-        lower=α[:, plan.row][:, None] * matrix.edges,
-        upper=α[:, plan.column][:, None] * jnp.swapaxes(matrix.edges, 0, 1),
-    )
-    factors = factor_general(plan, general)
-    x = solve_general(plan, transposed(factors) if turned else factors, jnp.asarray(b))
-    dense = np.moveaxis(dense, (0, 1), (2, 3)) if turned else dense
-    np.testing.assert_allclose(x, dense_solve(dense, b), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "graph", ["parallel", pytest.param("several bodies", marks=pytest.mark.slow)]
-)
-def test_rows_that_depend_on_each_other_are_solved_to_a_few_roundings(graph):
-    """In float32, of the size of what cancels; inverses of whole pivots leave 1000 to 4000."""
-    r, batch, share = 6, (64,), 1e-5
-    bodies, A = problem(GRAPHS[graph], r, batch)
-    plan = bodies.way.plan
-    rng, n = np.random.default_rng(0), len(plan.order)
-    matrix = blocks(jax.tree.map(jnp.asarray, bodies), None)
-    regularization = share * np.einsum("iaia...->ia...", A)
-    lower = single(matrix.edges)
-    general = GeneralBlocks(
-        diagonal=single(add_diagonal(plan, matrix, jnp.asarray(regularization)).diagonal),
-        lower=lower,
-        upper=jnp.swapaxes(lower, 0, 1),
-    )
-    dense = np.zeros_like(A)
-    for i in range(n):
-        dense[:, i, :, i] = general.diagonal[:, :, i]
-    for e, (row, column) in enumerate(zip(plan.row, plan.column, strict=True)):
-        dense[:, row, :, column] = general.lower[:, :, e]
-        dense[:, column, :, row] = general.upper[:, :, e]
-    b = rng.normal(size=(r, n, *batch)).astype(np.float32)
-    x = solve_general(plan, factor_general(plan, general), jnp.asarray(b)).astype(float)
-    left = np.abs(b - np.einsum("iajb...,jb...->ia...", dense, x)).max((0, 1))
-    size = np.einsum("iajb...,jb...->ia...", np.abs(dense), np.abs(x)).max((0, 1))
-    assert np.max(left / size) < 10 * np.finfo(np.float32).eps
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
-from jaxjoints.solve.bounds import LEAST_SPEED
 from jaxjoints.solve.newton import Newton
 from jaxjoints.solve.problem import body_velocities, row_speeds
 from support import mechanisms
@@ -134,9 +133,7 @@ def test_derivatives_stay_finite_where_a_row_changes_state():
     values, found = slopes(pushes)
     free = DT / 2.0
     assert np.all(np.isfinite(found))
-    # Even sharp bounds keep a least smoothing speed.
-    least = 2 * LEAST_SPEED[8]
-    np.testing.assert_allclose(values, free * np.maximum(pushes, 0), atol=least)
+    np.testing.assert_allclose(values, free * np.maximum(pushes, 0), atol=1e-14)
     np.testing.assert_allclose(found[jnp.array([0, -1])], [0.0, free], atol=1e-12)
     assert np.all((found >= 0) & (found <= free * (1 + 1e-12)))
 
