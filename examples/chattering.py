@@ -93,7 +93,7 @@ def draw(path: Path, left: dict[str, History], right: dict[str, History]) -> Non
         axes.legend(title="switches of the force", fontsize=8, title_fontsize=8)
         axes.set_xlabel("time [ms]")
     force.set(title="pressed against a stop by 20 N", ylabel="force of the stop [N]")
-    force.set(xlim=(0, 400), ylim=(-3, 50))
+    force.set(xlim=(80, 400), ylim=(-3, 50))
     position.set(title="thrown between two stops", ylabel="position [mm]", xlim=(0, 400))
     for bound in (-1e3 * GAP, 1e3 * GAP):
         position.axhline(bound, color="grey", lw=0.8)

@@ -20,8 +20,8 @@ from ..model.system import System
 # 10 to 100 joints, a four-bar linkage and a Stewart platform.
 TILE_SIZE = 12800
 WIDEST_TILE = 128
-# The same where friction follows other impulses: a tile goes on as long as its slowest environment,
-# and some of these go a long way. Measured on a hopper and an ant.
+# The same where friction follows other impulses: a tile goes on as long as its slowest environment.
+# Measured on a hopper and an ant.
 WIDEST_FRICTION_TILE = 16
 # Batches of which it was said that the cores cannot share them.
 _told: set[tuple[str, int, int]] = set()
