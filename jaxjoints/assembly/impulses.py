@@ -28,6 +28,7 @@ from ..solve.problem import (
     RowProblem,
     RowSolution,
     coordinate_rows,
+    of_bounds,
     with_coordinate_rows,
 )
 from .layout import GroupLayout, Layout, correspondence, layout, places
@@ -61,10 +62,10 @@ def start_impulses(state: State, plan: Layout | None = None) -> Impulses | None:
     start = state.warm_start
     if not start.bounds.shape[0]:
         return None
-    rows, bounds = start.rows, tuple(start.bounds)
+    rows, bounds = start.rows, start.bounds
     if plan is not None and plan.tree is not None:
         rows = of_plan(plan, rows)
-        bounds = tuple(take(x, correspondence(plan).coordinates_there, 0) for x in bounds)
+        bounds = take(bounds, correspondence(plan).coordinates_there, 1)
     return rows, bounds
 
 
@@ -80,12 +81,12 @@ def of_plan(plan: Layout, x: Array) -> Array:
 def warm_start(system: System, solution: RowSolution, plan: Layout | None = None) -> WarmStart:
     """Impulses for the next step to start from, with all batch axes; plan: as `start_impulses`."""
     batch = solution.residual.shape
-    if not solution.bounded:
+    if not len(solution.bounded):
         return no_warm_start(system, batch, solution.impulse.dtype)
     solution = solution if plan is None else of_all_rows(plan, solution)
     rows = jnp.broadcast_to(solution.impulse, (*solution.impulse.shape[:2], *batch))
-    bounds = [jnp.broadcast_to(x, (*x.shape[:1], *batch)) for x in solution.bounded]
-    return WarmStart(rows, jnp.stack(bounds))
+    bounds = solution.bounded
+    return WarmStart(rows, jnp.broadcast_to(bounds, (*bounds.shape[:2], *batch)))
 
 
 def of_all_rows(plan: Layout, solution: RowSolution) -> RowSolution:
@@ -96,7 +97,7 @@ def of_all_rows(plan: Layout, solution: RowSolution) -> RowSolution:
     shape = structure.rows, structure.nodes
     impulse = looked_up(solution.impulse, same.rows_here, shape)
     bounded = [looked_up(x, same.coordinates_here, (len(structure.row),)) for x in solution.bounded]
-    return replace(solution, impulse=impulse, bounded=tuple(bounded))
+    return replace(solution, impulse=impulse, bounded=of_bounds(bounded))
 
 
 def with_reactions(

@@ -36,6 +36,7 @@ from ..solve.problem import (
     Solver,
     coordinate_rows,
     diagonal,
+    of_bounds,
     with_coordinate_rows,
 )
 from .scheme import tree_of
@@ -116,9 +117,8 @@ def rate_of_change(
     rows, solution = replace(rows, problem=problem), solver.solve(problem)
     changed = with_twists(state, free, rows.twists(solution.impulse))
     problem, found = with_reactions(mechanism, kinematics, rows, solution)
-    known = of_all_rows(rows.plan, replace(solution, bounded=tuple(soft))).bounded
-    bounded = tuple(λ + f for λ, f in zip(found.bounded, known, strict=True))
-    return changed, kinematics, problem, replace(found, bounded=bounded)
+    known = of_all_rows(rows.plan, replace(solution, bounded=of_bounds(soft))).bounded
+    return changed, kinematics, problem, replace(found, bounded=found.bounded + known)
 
 
 def impact(

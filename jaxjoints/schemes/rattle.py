@@ -62,6 +62,7 @@ from ..solve.problem import (
     coordinate_rows,
     delassus,
     diagonal,
+    of_bounds,
     residual,
     row_speeds,
     trailing,
@@ -180,7 +181,7 @@ def _begun(stage: _Stage) -> tuple[Impulses, _Stage]:
         return start, stage
     rate = stage.problem.rate + row_speeds(stage.problem, stage.free)
     solution = stage.solver.solve(replace(stage.problem, rate=rate))
-    return (solution.impulse, ()), replace(stage, factors=solution.factors)
+    return (solution.impulse, of_bounds([])), replace(stage, factors=solution.factors)
 
 
 def _reached(stage: _Stage, impulse: Array) -> tuple[State, Kinematics]:
@@ -209,7 +210,7 @@ def _closer(stage: _Stage, at: Impulses) -> Impulses:
     rate = _means(stage, impulse, after) - delassus(stage.problem, impulse)
     problem = replace(stage.problem, rate=rate)
     if stage.factors is not None:
-        return solve_with(problem, stage.factors), ()
+        return solve_with(problem, stage.factors), of_bounds([])
     solution = stage.solver.solve(problem, at)
     return solution.impulse, solution.bounded
 

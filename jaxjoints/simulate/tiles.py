@@ -12,17 +12,13 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from ..algebra.compiler import platform
 from ..algebra.devices import holders, on_each_device
-from ..assembly.layout import layout
 from ..model.system import System
 
 # The largest joints × environments of a tile, so that a step stays in a core's cache; and the
 # largest number of environments, beyond which a tile gains nothing. Both were measured on chains of
-# 10 to 100 joints, a four-bar linkage and a Stewart platform.
+# 10 to 100 joints, a four-bar linkage, a Stewart platform, a hopper and an ant on the ground.
 TILE_SIZE = 12800
 WIDEST_TILE = 128
-# The same where friction follows other impulses: a tile goes on as long as its slowest environment.
-# Measured on a hopper and an ant.
-WIDEST_FRICTION_TILE = 16
 # Batches of which it was said that the cores cannot share them.
 _told: set[tuple[str, int, int]] = set()
 
@@ -82,10 +78,8 @@ def default_tile(system: System, batch: int) -> int:
     """
     if platform() != "cpu":
         return 0
-    follows = any(slot.normal for slot in layout(system).slots)
-    widest = WIDEST_FRICTION_TILE if follows else WIDEST_TILE
     # Very small tiles cost more than they spare.
-    largest = max(8, min(widest, TILE_SIZE // max(1, len(system.topology.joints))))
+    largest = max(8, min(WIDEST_TILE, TILE_SIZE // max(1, len(system.topology.joints))))
     return _shared(batch, max(1, _shared(batch, largest)))
 
 

@@ -21,6 +21,8 @@ is ν²/φ, whatever mass and step are. So are the two corners of a law with `up
 apart; R is large enough for that.
 """
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -36,12 +38,13 @@ AGREEING = 1e-3
 
 @struct
 class Potential:
-    """A law as a function of its speed, arrays (coordinate rows, *batch).
+    """All bounded laws of a problem as functions of their speeds, arrays (laws, coordinate rows,
+    *batch).
 
     sign: σ; goal: σ u where U is 0 [m/s or rad/s]; resistance: R, speed per impulse
     lower, upper: bounds of the impulse; upper is infinite where there is none
-    barrier: τ, impulse times speed, 0 where sharp
     scale: impulse that changes the speed by one while the compliance of the law gives way
+    barrier: τ, impulse times speed; None for sharp laws
     """
 
     sign: Array
@@ -49,41 +52,72 @@ class Potential:
     resistance: Array
     lower: Array
     upper: Array
-    barrier: Array
     scale: Array
+    barrier: Array | None
 
 
-def widened(bound: Bound, Λ: Array) -> Bound:
-    """The bound with the width that it has at impulses Λ of the coordinate rows."""
-    if bound.mu is None:
-        return bound
-    return within(bound, bound.mu * jnp.abs(Λ[np.array(bound.normal)]))
+def stacked(bounds: Sequence[Bound]) -> Bound:
+    """All bounds of a problem as one record of arrays (laws, coordinate rows, *batch).
 
-
-def within(bound: Bound, width: Array) -> Bound:
-    """The bound, wider by `width` on both sides."""
-    return replace(bound, lower=bound.lower - width, upper=bound.upper + width)
-
-
-def potential(bound: Bound, s: Array, floor: Array, anchor: Array, smoothing: Array) -> Potential:
-    """The potential of a bound whose width is given.
-
-    s: impulse that changes the speeds of the rows by one; floor: least R as a share of 1/s
-    anchor: λ₀, an impulse nearby; smoothing: ν [m/s or rad/s]
+    All have `lower` and `upper`, and `mu` is 0 where a bound is fixed; it is None where all are.
     """
-    lacking = jnp.maximum(floor / s - bound.compliance, 0.0)
-    R, lower, upper, scale = bound.compliance + lacking, bound.lower, bound.upper, s
-    if upper is None:
-        lower, upper = jnp.zeros_like(s), jnp.where(bound.present > 0, jnp.inf, 0.0)
-        barrier = s * smoothing * smoothing
-    else:
-        half, least = (upper - lower) / 2, jnp.finfo(s.dtype).tiny ** 0.25
-        scale = s / (1 + s * bound.compliance)
-        barrier = scale * smoothing * smoothing
-        apart = barrier / jnp.maximum(half * half, least)
+    none = jnp.zeros_like(bounds[0].bias)
+    rows = tuple(range(len(none)))
+    follows = any(bound.mu is not None for bound in bounds)
+    fields = []
+    for bound in bounds:
+        lower, upper = bound.lower, bound.upper
+        if upper is None:
+            lower, upper = none, jnp.where(bound.present > 0, jnp.inf, none)
+        fields.append((bound.sign, bound.bias, bound.compliance, bound.present, lower, upper))
+        if follows:
+            fields[-1] += (none if bound.mu is None else bound.mu,)
+    batch = jnp.broadcast_shapes(*(x.shape[1:] for parts in fields for x in parts))
+    whole = [
+        jnp.stack([jnp.broadcast_to(x, (len(rows), *batch)) for x in parts])
+        for parts in zip(*fields, strict=True)
+    ]
+    return Bound(*whole, normal=tuple(bound.normal or rows for bound in bounds))
+
+
+def widened(bounds: Bound, Λ: Array) -> Bound:
+    """Stacked bounds with the widths that they have at impulses Λ of the coordinate rows."""
+    if bounds.mu is None:
+        return bounds
+    width = bounds.mu * jnp.abs(Λ[np.array(bounds.normal)])
+    return replace(bounds, lower=bounds.lower - width, upper=bounds.upper + width)
+
+
+def potential(
+    bounds: Bound, s: Array, floor: Array, anchor: Array, smoothing: Array | None
+) -> Potential:
+    """The potentials of stacked bounds of given widths.
+
+    s: impulse that changes the speed of each coordinate row by one, (coordinate rows, *batch)
+    anchor: λ₀, impulses nearby; smoothing: ν [m/s or rad/s], None for sharp laws
+    floor: least R as a share of 1/s, (coordinate rows, *batch)
+    """
+    lower, upper, soft, s = bounds.lower, bounds.upper, bounds.compliance, s[None]
+    lacking = jnp.maximum(floor[None] / s - soft, 0.0)
+    R, barrier, endless = soft + lacking, None, jnp.isinf(upper)
+    scale = jnp.where(endless, s, s / (1 + s * soft))
+    if smoothing is not None:
+        barrier, least = scale * smoothing * smoothing, jnp.finfo(s.dtype).tiny ** 0.25
+        half = jnp.where(endless, 1.0, upper - lower) / 2
+        apart = jnp.where(endless, 0.0, barrier / jnp.maximum(half * half, least))
         R = jnp.maximum(R, jnp.minimum(apart, SOFTEST / s))
-    goal = lacking * anchor - bound.bias
-    return Potential(bound.sign, goal, R, lower, upper, barrier, scale)
+    goal = lacking * anchor - bounds.bias
+    return Potential(bounds.sign, goal, R, lower, upper, scale, barrier)
+
+
+def total(laws: Potential, λ: Array) -> Array:
+    """Σ σ λ of each coordinate row."""
+    return over_laws(laws.sign * λ)
+
+
+def over_laws(x: Array) -> Array:
+    """The sum over the first axis, law by law: XLA fuses that with what reads it."""
+    return sum(x[1:], x[0])
 
 
 def position(law: Potential, u: Array) -> Array:
@@ -93,12 +127,12 @@ def position(law: Potential, u: Array) -> Array:
 
 def value(law: Potential, U: Array) -> Array:
     """λ at a position."""
-    return _rounded(law, U, law.barrier / law.resistance)[0]
+    return _rounded(law, U, 1 / law.resistance)[0]
 
 
 def slope(law: Potential, U: Array) -> Array:
     """∂λ/∂U at a position, in [0, 1]."""
-    return _rounded(law, U, law.barrier / law.resistance)[1]
+    return _rounded(law, U, 1 / law.resistance)[1]
 
 
 def sharp_value(law: Potential, U: Array) -> Array:
@@ -124,21 +158,23 @@ def moved(law: Potential, U: Array, a: Array, λ: Array, u: Array, slack: Array)
     low = (U <= law.lower) & (by_speed > law.lower) & (by_speed <= law.lower + room)
     high = (U >= law.upper) & (by_speed < law.upper) & (by_speed >= law.upper - room)
     by_speed = jnp.where(low, law.lower, jnp.where(high, law.upper, by_speed))
+    found = jnp.where(steep, by_impulse, by_speed)
+    if law.barrier is None:
+        return found
     # Of a barrier both, for its speed alone would throw it from side to side; and where the
     # two agree, the impulse.
-    barrier = (law.barrier > 0) & jnp.isinf(law.upper)
+    barrier = (law.barrier > 0) & jnp.isinf(law.upper) & jnp.isfinite(law.lower)
     by_both = likely(law, λ, u)
     agree = jnp.abs(value(law, by_both) - λ) < AGREEING * λ
     alone = λ - law.barrier / (law.resistance * jnp.where(agree, λ, 1.0))
-    by_both = jnp.where(agree, alone, by_both)
-    return jnp.where(barrier, by_both, jnp.where(steep, by_impulse, by_speed))
+    return jnp.where(barrier, jnp.where(agree, alone, by_both), found)
 
 
 def likely(law: Potential, λ: Array, u: Array) -> Array:
     """U of a law near which an impulse and a speed lie that need not belong to each other."""
     S = _measure(law)
     V = λ - S * _gap(law, λ, u)
-    near, _ = _rounded(law, V, S * law.barrier)
+    near, _ = _rounded(law, V, S)
     return near - (near - V) / (S * law.resistance)
 
 
@@ -146,7 +182,7 @@ def violation(law: Potential, λ: Array, u: Array) -> Array:
     """By what speed an impulse and a speed miss the law."""
     S = _measure(law)
     V = λ - S * _gap(law, λ, u)
-    return jnp.abs(λ - _rounded(law, V, S * law.barrier)[0]) / S
+    return jnp.abs(λ - _rounded(law, V, S)[0]) / S
 
 
 def in_impact(law: Potential, λ: Array, u: Array) -> Array:
@@ -158,6 +194,8 @@ def _measure(law: Potential) -> Array:
     """Impulse per speed by which λ and w are compared: of a smoothed law with `upper`, whose two
     corners know of each other, that by which it is defined.
     """
+    if law.barrier is None:
+        return law.scale
     smooth = (law.barrier > 0) & jnp.isfinite(law.upper)
     return jnp.where(smooth, 1 / jnp.where(smooth, law.resistance, 1.0), law.scale)
 
@@ -167,12 +205,15 @@ def _gap(law: Potential, λ: Array, u: Array) -> Array:
     return law.sign * u - law.goal + law.resistance * λ
 
 
-def _rounded(law: Potential, U: Array, κ: Array) -> tuple[Array, Array]:
-    """λ at a position, and its slope."""
+def _rounded(law: Potential, U: Array, S: Array) -> tuple[Array, Array]:
+    """λ at a position, and its slope; S: impulse per speed, by which the barrier is κ."""
     below, above = U <= law.lower, U >= law.upper
-    (low, low_slope), (high, high_slope) = (_tail(U - x, κ) for x in (law.lower, law.upper))
     # Not jnp.clip: JAX shares its derivative where two of the three are equal.
     sharp = jnp.where(below, law.lower, jnp.where(above, law.upper, U))
+    if law.barrier is None:
+        return sharp, jnp.where(below | above, 0.0, jnp.ones_like(U))
+    κ = S * law.barrier
+    (low, low_slope), (high, high_slope) = (_tail(U - x, κ) for x in (law.lower, law.upper))
     a = jnp.where(below | above, jnp.abs(low_slope - high_slope), 1 - low_slope - high_slope)
     return sharp + low - high, jnp.maximum(a, 0.0)
 

@@ -46,7 +46,7 @@ class Derivative(ABC):
         self,
         settings: Settings,
         problem: RowProblem,
-        smoothing: Array,
+        smoothing: Array | None,
         given: Given,
         start: Impulses,
     ) -> Ends:
@@ -58,15 +58,14 @@ class Derivative(ABC):
         return False
 
     def solved(
-        self, settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
+        self, settings: Settings, problem: RowProblem, smoothing: Array | None, start: Impulses
     ) -> RowSolution:
         """The solution of a regularized problem; start: the impulses of the last step."""
         given = first_given(settings, problem, smoothing, start)
         ends = self.ends(settings, problem, smoothing, given, stop_gradient(start))
         last = jax.tree.map(lambda x: x[-1], ends.points)
         laws = laws_of(settings, problem, smoothing, ends.given)
-        bounded = tuple(value(*pair) for pair in zip(laws, last.positions, strict=True))
-        at = last.impulse, bounded
+        at = last.impulse, value(laws, last.positions)
         left = residual(problem, laws, at, speeds(problem, last.impulse))
         return RowSolution(*at, *left, excess=excess(problem, at), steps=ends.steps)
 
@@ -83,7 +82,7 @@ class Implicit(Derivative):
         self,
         settings: Settings,
         problem: RowProblem,
-        smoothing: Array,
+        smoothing: Array | None,
         given: Given,
         start: Impulses,
     ) -> Ends:
@@ -104,7 +103,7 @@ class Unrolled(Derivative):
         self,
         settings: Settings,
         problem: RowProblem,
-        smoothing: Array,
+        smoothing: Array | None,
         given: Given,
         start: Impulses,
     ) -> Ends:
@@ -114,7 +113,7 @@ class Unrolled(Derivative):
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _ends(
-    settings: Settings, problem: RowProblem, smoothing: Array, given: Given, start: Impulses
+    settings: Settings, problem: RowProblem, smoothing: Array | None, given: Given, start: Impulses
 ) -> Ends:
     """Newton steps until all environments have ended their passes."""
     return iterated(settings, problem, smoothing, given, start)
@@ -129,7 +128,7 @@ def _ends_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
 
 
 def known_solution(
-    settings: Settings, problem: RowProblem, smoothing: Array, at: Impulses
+    settings: Settings, problem: RowProblem, smoothing: Array | None, at: Impulses
 ) -> RowSolution:
     """Impulses `at` that are known to solve a problem of one pass, with the derivative of
     `Implicit`. Nothing is iterated, and the residual is not looked for.
@@ -138,13 +137,12 @@ def known_solution(
     ends = _known_ends(settings, problem, smoothing, given, at)
     laws = laws_of(settings, problem, smoothing, given)
     last = jax.tree.map(lambda x: x[-1], ends.points)
-    bounded = tuple(value(*pair) for pair in zip(laws, last.positions, strict=True))
-    return RowSolution(last.impulse, bounded, ends.steps, ends.steps)
+    return RowSolution(last.impulse, value(laws, last.positions), ends.steps, ends.steps)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _known_ends(
-    settings: Settings, problem: RowProblem, smoothing: Array, given: Given, at: Impulses
+    settings: Settings, problem: RowProblem, smoothing: Array | None, given: Given, at: Impulses
 ) -> Ends:
     """The end of one pass whose impulses are known."""
     laws = laws_of(settings, problem, smoothing, given)
@@ -176,9 +174,8 @@ def _slopes(settings: Settings, points, primals: tuple, tangents: tuple) -> tupl
 
         def following(problem, smoothing, given, point):
             laws = laws_of(settings, problem, smoothing, given)
-            bounded = tuple(value(*pair) for pair in zip(laws, point.positions, strict=True))
             Λ = coordinate_rows(problem, point.impulse)
-            return next_given(settings, given, Λ, bounded, number)
+            return next_given(settings, given, Λ, value(laws, point.positions), number)
 
         at, towards = (problem, smoothing, given), (*tangents[:2], change)
         _, slope = jax.jvp(once_more, at, towards)

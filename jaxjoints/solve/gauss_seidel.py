@@ -34,6 +34,7 @@ from .problem import (
     excess,
     mobility,
     no_solution,
+    of_bounds,
     residual,
     resting,
     speeds,
@@ -94,7 +95,7 @@ class ProjectedGaussSeidel(Solver):
         sweep = jax.checkpoint(sweep, prevent_cse=False)
         (_, λ), _ = jax.lax.scan(sweep, (moved, λ), None, length=self.iterations)
         at = _joined(problem, places, λ)
-        laws = bare_laws(problem, coordinate_rows(problem, at[0]), 0.0)
+        laws = bare_laws(problem, coordinate_rows(problem, at[0]), None)
         return RowSolution(
             *at, *residual(problem, laws, at, speeds(problem, at[0])), excess=excess(problem, at)
         )
@@ -276,4 +277,4 @@ def _joined(problem: RowProblem, places: _Places, λ: Array) -> Impulses:
     impulse = impulse.at[places.row[hard], places.node[hard]].set(λ[hard])
     if count:
         impulse = with_coordinate_rows(structure, impulse, linear + sum(pushes))
-    return impulse, tuple(bounded)
+    return impulse, of_bounds(bounded)

@@ -16,9 +16,9 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.pytree import replace
-from .bounds import in_impact, likely, potential, value, within
-from .newton_step import Laws, Point, between, newton_step, step_length
+from .bounds import Potential, in_impact, likely, potential, stacked, value, widened
+from .forces import Bound
+from .newton_step import Point, between, newton_step, step_length
 from .problem import (
     SOLVED,
     Impulses,
@@ -65,12 +65,12 @@ class Settings(NamedTuple):
 class Given(NamedTuple):
     """What a pass takes as given, from passes before.
 
-    anchors: impulses near those of each bounded law, (coordinate rows, *batch)
+    anchors: impulses near those of the bounded laws, (laws, coordinate rows, *batch)
     normal: impulses that bound others; before, found: those of the pass before and what it found,
         (coordinate rows, *batch)
     """
 
-    anchors: tuple[Array, ...]
+    anchors: Array
     normal: Array
     before: Array
     found: Array
@@ -109,7 +109,7 @@ class _Iterate(NamedTuple):
 
 
 def first_given(
-    settings: Settings, problem: RowProblem, smoothing: Array, start: Impulses
+    settings: Settings, problem: RowProblem, smoothing: Array | None, start: Impulses
 ) -> Given:
     """What the first pass takes as given, from the impulses of the last step.
 
@@ -119,18 +119,15 @@ def first_given(
     Λ, bounded = coordinate_rows(problem, start[0]), start[1]
     if problem.follows and not settings.coupled:
         nothing = jnp.zeros_like(Λ)
-        return Given(tuple(map(jnp.zeros_like, bounded)), nothing, nothing, nothing)
+        return Given(jnp.zeros_like(bounded), nothing, nothing, nothing)
     u = coordinate_rows(problem, speeds(problem, start[0]))
     given = Given(bounded, Λ, Λ, Λ)
-    pairs = zip(laws_of(settings, problem, smoothing, given), bounded, strict=True)
-    impacts = stop_gradient([in_impact(law, λ, u) for law, λ in pairs])
-    anchors = [jnp.where(gone, 0.0, λ) for gone, λ in zip(impacts, bounded, strict=True)]
-    return given._replace(anchors=tuple(anchors))
+    laws = laws_of(settings, problem, smoothing, given)
+    impact = stop_gradient(in_impact(laws, bounded, u[None]))
+    return given._replace(anchors=jnp.where(impact, 0.0, bounded))
 
 
-def next_given(
-    settings: Settings, given: Given, Λ: Array, bounded: tuple[Array, ...], number: Array
-) -> Given:
+def next_given(settings: Settings, given: Given, Λ: Array, bounded: Array, number: Array) -> Given:
     """What the pass after `number` takes as given, from the impulses that this found."""
     if not settings.coupled:
         half = settings.passes // 2
@@ -149,17 +146,16 @@ def next_given(
     return Given(bounded, normal, given.normal, Λ)
 
 
-def laws_of(settings: Settings, problem: RowProblem, smoothing: Array, given: Given) -> Laws:
-    """The potentials of all bounds in a pass."""
-    s, floor = scale(problem), _floors(settings, problem)
-
-    def of(bound, anchor):
-        if bound.mu is not None:
-            width = bound.mu * jnp.abs(given.normal[np.array(bound.normal)])
-            bound = replace(within(bound, width), mu=None, normal=())
-        return potential(bound, s, floor, anchor, smoothing)
-
-    return tuple(of(*pair) for pair in zip(problem.bounds, given.anchors, strict=True))
+def laws_of(
+    settings: Settings,
+    problem: RowProblem,
+    smoothing: Array | None,
+    given: Given,
+    bounds: Bound | None = None,
+) -> Potential:
+    """The potentials of all bounds in a pass; bounds: the `stacked` ones, where they are known."""
+    bounds = widened(stacked(problem.bounds) if bounds is None else bounds, given.normal)
+    return potential(bounds, scale(problem), _floors(settings, problem), given.anchors, smoothing)
 
 
 def _floors(settings: Settings, problem: RowProblem) -> Array:
@@ -177,7 +173,7 @@ def _floors(settings: Settings, problem: RowProblem) -> Array:
 
 
 def improved(
-    problem: RowProblem, laws: Laws, at: Point, speed: Array, whole: Array
+    problem: RowProblem, laws: Potential, at: Point, speed: Array, whole: Array
 ) -> tuple[Point, Array]:
     """One Newton step, of a searched length where not `whole`, (*batch); and the speeds there."""
     system = problem, laws
@@ -190,16 +186,16 @@ def improved(
     return between(at, to, length), speed
 
 
-def begun(laws: Laws, problem: RowProblem, at: Impulses, speed: Array) -> Point:
+def begun(laws: Potential, problem: RowProblem, at: Impulses, speed: Array) -> Point:
     """The point from which a pass begins whose laws have impulses nearby."""
     u = coordinate_rows(problem, speed)
-    return Point(at[0], tuple(likely(*pair, u) for pair in zip(laws, at[1], strict=True)))
+    return Point(at[0], likely(laws, at[1], u[None]))
 
 
 def iterated(
     settings: Settings,
     problem: RowProblem,
-    smoothing: Array,
+    smoothing: Array | None,
     given: Given,
     start: Impulses,
     every: bool = False,
@@ -210,16 +206,16 @@ def iterated(
     """
     precision = problem.rate.dtype.itemsize
     last, limits = settings.passes - 1, np.array(settings.limits)
-    passes = np.arange(settings.passes)
+    passes, bounds = np.arange(settings.passes), stacked(problem.bounds)
 
     def laws_in(given):
-        return laws_of(settings, problem, smoothing, given)
+        return laws_of(settings, problem, smoothing, given, bounds)
 
     def improve(now: _Iterate) -> _Iterate:
         laws = laws_in(now.given)
         point, speed = improved(problem, laws, now.point, now.speed, now.fresh)
-        bounded = tuple(value(*pair) for pair in zip(laws, point.positions, strict=True))
-        left, size = residual(problem, laws, (point.impulse, bounded), speed)
+        at = point.impulse, value(laws, point.positions)
+        left, size = residual(problem, laws, at, speed)
         # Solved environments stay as they are: what one gets does not depend on its neighbours. A
         # step that refines what is solved is taken only if it does.
         worse = ~now.fresh & (left > now.residual) & (now.residual <= NEARLY_SOLVED * size)
@@ -239,13 +235,10 @@ def iterated(
         )
         given, on = now.given, ended & (now.number < last)
         if last:
-            bounded = tuple(value(*pair) for pair in zip(laws, point.positions, strict=True))
+            at = point.impulse, value(laws, point.positions)
             Λ = coordinate_rows(problem, point.impulse)
-            after = next_given(settings, given, Λ, bounded, now.number)
-            given = _chosen(on, after, given)
-            point = _chosen(
-                on, begun(laws_in(given), problem, (point.impulse, bounded), speed), point
-            )
+            given = _chosen(on, next_given(settings, given, Λ, at[1], now.number), given)
+            point = _chosen(on, begun(laws_in(given), problem, at, speed), point)
         return _Iterate(
             point,
             speed,

@@ -21,6 +21,7 @@ from .problem import (
     Solver,
     at_rest,
     no_solution,
+    of_bounds,
     regularized,
     residual,
     speeds,
@@ -34,7 +35,8 @@ class Newton(Solver):
     """All rows at once by Newton's method.
 
     smoothing: ν [m/s or rad/s]: bounded laws act as barriers of acceleration ν²/φ, so that
-        gradients feel a limit before it is touched; 0 for sharp bounds
+        gradients feel a limit before it is touched. None for sharp bounds, which are faster than
+        their limit, 0
     iterations: Newton steps of the first pass, at most; one linear solve where nothing is bounded
     passes: how often the bounds of friction are found anew from normal forces. Each further pass
         has one step less than the first, and those that others left over. Where no friction follows
@@ -45,7 +47,7 @@ class Newton(Solver):
         `Unrolled()`, that of the iteration
     """
 
-    smoothing: Array | float = 0.0
+    smoothing: Array | float | None = None
     iterations: int = static(default=4)
     passes: int = static(default=3)
     friction: Friction = static(default="coupled")
@@ -53,7 +55,8 @@ class Newton(Solver):
     by_bodies: ClassVar[bool] = True
 
     def __post_init__(self):
-        check_not_negative("Newton", "smoothing", self.smoothing)
+        if self.smoothing is not None:
+            check_not_negative("Newton", "smoothing", self.smoothing)
         check_count("Newton", "iterations", self.iterations, 1)
         check_choice("Newton", "friction", self.friction, get_args(Friction))
         check_kind("Newton", "derivative", self.derivative, Derivative, "Implicit()")
@@ -64,14 +67,19 @@ class Newton(Solver):
         if not problem.structure.nodes:
             return no_solution(problem)
         problem = regularized(problem)
-        smoothing = jnp.asarray(self.smoothing, problem.rate.dtype)
         if not problem.bounds:
             impulse, factors = solve_linear(problem)
-            at = impulse, ()
-            remainder = residual(problem, (), at, speeds(problem, impulse))
+            at = impulse, of_bounds([])
+            remainder = residual(problem, None, at, speeds(problem, impulse))
             return RowSolution(*at, *remainder, factors)
         start = at_rest(problem) if start is None else start
+        smoothing = self.smoothing_of(problem)
         return self.derivative.solved(self.settings(problem), problem, smoothing, start)
+
+    def smoothing_of(self, problem: RowProblem) -> Array | None:
+        """The smoothing in the precision of a problem."""
+        ν = self.smoothing
+        return None if ν is None else jnp.asarray(ν, problem.rate.dtype)
 
     def settings(self, problem: RowProblem) -> Settings:
         """Of the iteration for a problem."""
@@ -91,7 +99,7 @@ class AtSolution(Solver):
     by_bodies: ClassVar[bool] = True
 
     @property
-    def smoothing(self) -> Array | float:
+    def smoothing(self) -> Array | float | None:
         """See `Solver`."""
         return self.newton.smoothing
 
@@ -100,6 +108,5 @@ class AtSolution(Solver):
         if not problem.bounds or start is None:
             return self.newton.solve(problem)
         problem = regularized(problem)
-        smoothing = jnp.asarray(self.smoothing, problem.rate.dtype)
-        settings = self.newton.settings(problem)
+        settings, smoothing = self.newton.settings(problem), self.newton.smoothing_of(problem)
         return known_solution(settings, problem, smoothing, start)

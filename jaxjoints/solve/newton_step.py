@@ -12,7 +12,7 @@ impulse misses its law. With c = 1/A_ii, the odds o = K / c and α = o / (1 + o)
 is symmetric and positive definite from K = 0 (no force, α = 0) to K = ∞ (held, α = 1).
 """
 
-from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,29 +20,31 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from .bounds import Potential, moved, sharp_value, slope, tangent, value
+from ..algebra.compiler import materialize
+from .bounds import Potential, moved, over_laws, sharp_value, slope, tangent, total, value
 from .linear import scaled_system, solve_from
 from .problem import SOLVED, RowProblem, cancelling, coordinate_rows, diagonal, speeds
 
 # Trials of a length: each brings two lengths, between which the best lies, nearer to each other.
 TRIALS = 8
 
-Laws = tuple[Potential, ...]
-
 
 class Point(NamedTuple):
     """Where the iteration is.
 
-    impulse: Λ of all rows, (rows, nodes, *batch); positions: U of each bounded law, (coordinate
-        rows, *batch)
+    impulse: Λ of all rows, (rows, nodes, *batch); positions: U of the bounded laws, (laws,
+        coordinate rows, *batch)
     """
 
     impulse: Array
-    positions: tuple[Array, ...]
+    positions: Array
 
 
 def newton_step(
-    moving: tuple[RowProblem, Laws], fixed: tuple[RowProblem, Laws], at: Point, speed: Array
+    moving: tuple[RowProblem, Potential],
+    fixed: tuple[RowProblem, Potential],
+    at: Point,
+    speed: Array,
 ) -> Point:
     """One Newton step.
 
@@ -50,43 +52,48 @@ def newton_step(
     point; its matrix that of `fixed`. At a solution, its derivative in `moving` is that of the
     solution.
     """
-    problem, laws = moving
+    (problem, laws), U = moving, at.positions
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, at.impulse)
     c = 1 / coordinate_rows(fixed[0], diagonal(fixed[0]))
-    slopes = [slope(law, U) for law, U in zip(fixed[1], at.positions, strict=True)]
-    odds = [fixed[0].augmented_stiffness / c]
-    odds += [a / (law.resistance * c) for law, a in zip(fixed[1], slopes, strict=True)]
+    a, λ = slope(fixed[1], U), value(laws, U)
     # The linear law first: it has what the bounded ones leave of the impulse.
-    bounded = [value(law, U) for law, U in zip(laws, at.positions, strict=True)]
-    linear = Λ - sum(law.sign * λ for law, λ in zip(laws, bounded, strict=True))
-    remainders = [linear + problem.augmented_stiffness * u - problem.impulse]
-    for law, U, a, λ in zip(laws, at.positions, slopes, bounded, strict=True):
-        remainders.append(law.sign * (λ - tangent(law, U, a, u)))
-    total, R = sum(odds), sum(remainders)
+    stiffness = (fixed[0].augmented_stiffness / c)[None]
+    odds = _joined(stiffness, a / (fixed[1].resistance * c[None]))
+    linear = Λ - total(laws, λ) + problem.augmented_stiffness * u - problem.impulse
+    remainders = _joined(linear[None], laws.sign * (λ - tangent(laws, U, a, u[None])))
+    all_odds, R = over_laws(odds), over_laws(remainders)
 
     soft = problem.compliance
     if problem.regularization is not None:
         soft = soft + problem.regularization
     wanted, hard = -(speed + soft * at.impulse), fixed[0].compliance
-    extra, right, root = scaled_system(problem, hard, wanted, c, total, R)
-    change = solve_from(fixed[0], extra, right, root, at.impulse)
-    dΛ = coordinate_rows(problem, change)
-    ahead = coordinate_rows(problem, speeds(problem, at.impulse + change))
+    extra, right, root = scaled_system(problem, hard, wanted, c, all_odds, R)
+    step = solve_from(fixed[0], extra, right, root, at.impulse)
+    impulse, dΛ = at.impulse + step, coordinate_rows(problem, step)
+    ahead = coordinate_rows(problem, speeds(problem, impulse))
     # Protects the division, and its derivative, from coordinates without any stiffness: there
     # nothing moves with u, and each law takes back its own remainder.
-    stiff = total > 0
-    safe = jnp.where(stiff, total, 1.0)
+    stiff = (all_odds > 0)[None]
+    safe = jnp.where(stiff, all_odds[None], 1.0)
+    # The share of dΛ + R that falls to each law, less its own remainder, without cancellation.
+    share = jnp.where(stiff, odds[1:] / safe, 0.0)
+    rest = jnp.where(stiff, _others(odds) / safe, 1.0)
+    change = share * (dΛ[None] + _others(remainders)) - rest * remainders[1:]
     slack = stop_gradient(SOLVED[Λ.dtype.itemsize] * cancelling(problem, at.impulse))
-    positions = []
-    for k, (law, U, a, λ) in enumerate(zip(laws, at.positions, slopes, bounded, strict=True), 1):
-        # The share of dΛ + R that falls to law k, less its own remainder, without cancellation.
-        others = [j for j in range(len(remainders)) if j != k]
-        share = jnp.where(stiff, odds[k] / safe, 0.0)
-        rest = jnp.where(stiff, sum(odds[j] for j in others) / safe, 1.0)
-        rest_R = sum(remainders[j] for j in others)
-        λ = λ + law.sign * (share * (dΛ + rest_R) - rest * remainders[k])
-        positions.append(moved(law, U, a, λ, ahead, slack[None]))
-    return Point(at.impulse + change, tuple(positions))
+    positions = moved(laws, U, a, λ + laws.sign * change, ahead[None], slack[None, None])
+    return Point(impulse, positions)
+
+
+def _joined(*parts: Array) -> Array:
+    """Arrays (laws, coordinate rows, *batch) one after the other."""
+    batch = jnp.broadcast_shapes(*(x.shape[1:] for x in parts))
+    return materialize(jnp.concatenate([jnp.broadcast_to(x, (len(x), *batch)) for x in parts]))
+
+
+def _others(x: Array) -> Array:
+    """For each law but the first, the sum over all others, (laws - 1, coordinate rows, *batch)."""
+    laws = range(len(x))
+    return materialize(jnp.stack([sum(x[j] for j in laws if j != k) for k in laws[1:]]))
 
 
 def between(at: Point, to: Point, length: Array) -> Point:
@@ -100,76 +107,97 @@ def between(at: Point, to: Point, length: Array) -> Point:
 
 
 def step_length(
-    problem: RowProblem, laws: Laws, at: Point, to: Point, speed: Array, ahead: Array
+    problem: RowProblem, laws: Potential, at: Point, to: Point, speed: Array, ahead: Array
 ) -> Array:
     """The share (*batch) of a step from `at` to `to` at which the sum of all potentials is least.
 
     speed, ahead: of all rows at both ends
 
     Its slope along the step is piecewise linear. Between two lengths, at which it falls and rises,
-    the corner nearest to the zero of their secant is tried next. Steps of smoothed laws are whole.
+    the corner nearest to the zero of their secant is tried next, until none is between them. Steps
+    of smoothed laws are whole.
     """
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, at.impulse)
     du, dΛ = coordinate_rows(problem, ahead) - u, coordinate_rows(problem, to.impulse) - Λ
     K, p = problem.augmented_stiffness, problem.impulse
-    steps = [y - x for x, y in zip(at.positions, to.positions, strict=True)]
+    U, dU = at.positions, to.positions - at.positions
     constant = jnp.sum(du * (Λ + K * u - p), axis=0)
     linear = jnp.sum(du * (dΛ + K * du), axis=0)
+    push = laws.sign * du[None]
 
     def rise(length: Array) -> Array:
-        laws_at = zip(laws, at.positions, steps, strict=True)
-        forces = sum(law.sign * sharp_value(law, U + length[None] * dU) for law, U, dU in laws_at)
-        return constant + length * linear - jnp.sum(du * forces, axis=0)
+        # Stored: what is both computed and summed in one kernel is not vectorized.
+        forces = materialize(push * sharp_value(laws, U + length[None, None] * dU))
+        return constant + length * linear - jnp.sum(forces, axis=(0, 1))
 
-    corners = _corners(laws, at.positions, steps)
+    corners = _corners(laws, U, dU)
 
-    def nearest(low, high, secant):
-        best, found = jnp.full_like(secant, jnp.inf), secant
-        for corner in corners:
-            inside = (corner > low[None]) & (corner < high[None])
-            away = jnp.where(inside, jnp.abs(corner - secant[None]), jnp.inf)
-            least = away.min(axis=0, initial=jnp.inf)
-            here = jnp.where(away <= least[None], corner, -jnp.inf).max(axis=0, initial=-jnp.inf)
-            found = jnp.where(least < best, here, found)
-            best = jnp.minimum(least, best)
-        return found
-
-    def narrow(_, bracket):
-        low, high, falls, rises = bracket
-        length = nearest(low, high, _secant(bracket))
-        found = rise(length)
+    def narrow(search: _Search) -> _Search:
+        found = rise(search.length)
         below = found < 0
-        return (
-            jnp.where(below, length, low),
-            jnp.where(below, high, length),
-            jnp.where(below, found, falls),
-            jnp.where(below, rises, found),
+        bracket = (
+            jnp.where(below, search.length, search.low),
+            jnp.where(below, search.high, search.length),
+            jnp.where(below, found, search.falls),
+            jnp.where(below, search.rises, found),
         )
+        bracket = jax.tree.map(partial(jnp.where, search.wanted), bracket, search[:4])
+        length, wanted = _next_trial(corners, *bracket)
+        length = jnp.where(search.wanted, length, search.length)
+        return _Search(*bracket, length, search.wanted & wanted, search.trials + 1)
 
-    def search() -> Array:
-        ends = jnp.zeros_like(constant), jnp.ones_like(constant)
-        first = *ends, rise(ends[0]), rise(ends[1])
-        length = _secant(jax.lax.fori_loop(0, TRIALS, narrow, first))
-        # The whole step where it falls all along, and where it is nothing but rounding.
-        return jnp.where((first[2] < 0) & (first[3] > 0), length, 1.0)
+    ends = jnp.zeros_like(constant), jnp.ones_like(constant)
+    falls, rises = (rise(end) for end in ends)
+    # The whole step where it falls all along, and where it is nothing but rounding.
+    part = (falls < 0) & (rises > 0)
+    if laws.barrier is not None:
+        part &= ~jnp.any(laws.barrier > 0, axis=(0, 1))
+    length, inside = _next_trial(corners, *ends, falls, rises)
+    first = _Search(*ends, falls, rises, length, part & inside, 0)
 
-    smooth = jnp.any(jnp.stack([jnp.any(law.barrier > 0) for law in laws]))
-    return jax.lax.cond(smooth, lambda: jnp.ones_like(constant), search)
+    def wanted(search: _Search) -> Array:
+        return jnp.any(search.wanted) & (search.trials < TRIALS)
+
+    found = jax.lax.while_loop(wanted, narrow, first)
+    return jnp.where(part, found.length, 1.0)
 
 
-def _secant(bracket: tuple[Array, Array, Array, Array]) -> Array:
-    """Where a line through both ends is zero."""
-    low, high, falls, rises = bracket
+class _Search(NamedTuple):
+    """The search for a length: two lengths (*batch), the slopes there, of which the first is
+    negative and the second is not, the length to try next, where there is one, and trials so far.
+    """
+
+    low: Array
+    high: Array
+    falls: Array
+    rises: Array
+    length: Array
+    wanted: Array
+    trials: Array | int
+
+
+def _next_trial(
+    corners: Array, low: Array, high: Array, falls: Array, rises: Array
+) -> tuple[Array, Array]:
+    """The corner between two lengths that is nearest to where the secant of the slopes there is
+    zero; if there is none, that zero, and False.
+    """
     slope = rises - falls
-    return low + (high - low) * jnp.where(slope > 0, -falls / jnp.where(slope > 0, slope, 1.0), 0.5)
+    share = jnp.where(slope > 0, -falls / jnp.where(slope > 0, slope, 1.0), 0.5)
+    secant = low + (high - low) * share
+    inside = (corners > low[None]) & (corners < high[None])
+    before = inside & (corners <= secant[None])
+    below = jnp.where(before, corners, -jnp.inf).max(axis=0)
+    above = jnp.where(inside & ~before, corners, jnp.inf).min(axis=0)
+    nearest = jnp.where(secant - below <= above - secant, below, above)
+    some = jnp.isfinite(nearest)
+    return jnp.where(some, nearest, secant), some
 
 
-def _corners(laws: Laws, positions: Sequence[Array], steps: Sequence[Array]) -> list[Array]:
-    """Lengths at which laws reach their bounds, infinite for none."""
-    found = []
-    for law, U, dU in zip(laws, positions, steps, strict=True):
-        moves = dU != 0
-        for bound in (law.lower, law.upper):
-            share = (bound - U) / jnp.where(moves, dU, 1.0)
-            found.append(jnp.where(moves, share, jnp.inf))
-    return found
+def _corners(laws: Potential, U: Array, dU: Array) -> Array:
+    """Lengths at which laws reach their bounds, infinite for none, (corners, *batch)."""
+    moves = dU != 0
+    safe = jnp.where(moves, dU, 1.0)
+    both = [jnp.where(moves, (x - U) / safe, jnp.inf) for x in (laws.lower, laws.upper)]
+    found = materialize(jnp.stack(both))
+    return found.reshape((-1, *found.shape[3:]))

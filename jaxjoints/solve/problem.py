@@ -8,6 +8,7 @@ any number of bounded impulses λ_k (`bounds`). A solver returns impulses and a 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -25,7 +26,7 @@ from ..algebra.rotation import dot
 from ..algebra.spatial import over_mass
 from .bodies import Bodies, Paths, RowFactor, speeds_on, velocities
 from .bodies import mobility as mobility_of_rows
-from .bounds import Potential, potential, violation, widened
+from .bounds import Potential, over_laws, potential, stacked, total, violation, widened
 from .forces import Bound
 from .graph import Plan
 
@@ -44,8 +45,9 @@ SOLVED = {4: 3e-6, 8: 1e-14}
 # Residual above which a solve has failed, as a share of the speeds that cancel in it.
 TOLERATED = {4: 1e-4, 8: 1e-10}
 
-# Impulses (Λ, λ_k of each bound).
-Impulses = tuple[Array, tuple[Array, ...]]
+# Impulses of all rows and of the bounded laws, (rows, nodes, *batch) and (laws, coordinate rows,
+# *batch).
+Impulses = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,11 @@ class RowStructure:
         return mask
 
     @cached_property
+    def has_hard(self) -> bool:
+        """Whether any row is hard."""
+        return int(self.hard.sum()) > len(self.unused)
+
+    @cached_property
     def has_error(self) -> np.ndarray:
         """True where a row has an error or is a coordinate's, shape (rows, nodes)."""
         mask = np.ones((self.rows, self.nodes), bool)
@@ -124,8 +131,8 @@ class RowProblem:
     bounds: one `Bound` for each slot, arrays (coordinate rows, *batch); where a coordinate has no
         law in a slot, the bound is not present
     regularization: compliance of the hard rows that stands in the matrix and not in their law,
-        (rows, nodes, *batch); mobility: A_ii. Both None until a solver works them out
-        (`regularized`)
+        (rows, nodes, *batch), None without hard rows; mobility: A_ii. Both None until a solver
+        works them out (`regularized`)
     """
 
     bodies: Bodies
@@ -149,7 +156,7 @@ class RowSolution:
     """What a solver found.
 
     impulse: Λ of all rows, (rows, nodes, *batch)
-    bounded: λ_k of each bound, (coordinate rows, *batch)
+    bounded: λ_k of all bounds, (laws, coordinate rows, *batch)
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
     size: the largest speed that cancels in it [m/s or rad/s], shape (*batch)
     factors: of the matrix, where nothing is bounded and the solver has them
@@ -159,7 +166,7 @@ class RowSolution:
     """
 
     impulse: Array
-    bounded: tuple[Array, ...]
+    bounded: Array
     residual: Array
     size: Array
     factors: RowFactor | None = None
@@ -170,12 +177,12 @@ class RowSolution:
 class Solver(ABC):
     """What finds the impulses of a problem: base of all solvers, frozen records of settings.
 
-    smoothing: ν of the bounds [m/s or rad/s], 0 for sharp bounds (see `bounds`)
+    smoothing: ν of the bounds [m/s or rad/s], None for sharp bounds (see `bounds`)
     by_bodies: whether the solver takes problems whose bodies tree joints hold (`Bodies.tree`); for
         others all joints are rows
     """
 
-    smoothing: Array | float = 0.0
+    smoothing: Array | float | None = None
     by_bodies: ClassVar[bool] = False
 
     @abstractmethod
@@ -199,13 +206,22 @@ class Solver(ABC):
 def at_rest(problem: RowProblem) -> Impulses:
     """No impulse anywhere."""
     zero = jnp.zeros_like(problem.rate)
-    return zero, tuple(jnp.zeros_like(coordinate_rows(problem, zero)) for _ in problem.bounds)
+    return zero, of_bounds([coordinate_rows(problem, zero)] * len(problem.bounds))
 
 
 def no_solution(problem: RowProblem) -> RowSolution:
     """Of a problem without rows."""
     none = jnp.zeros(problem.rate.shape[2:], problem.rate.dtype)
-    return RowSolution(problem.rate, (), none, none)
+    return RowSolution(problem.rate, of_bounds([]), none, none)
+
+
+def of_bounds(parts: Sequence[Array]) -> Array:
+    """Numbers (coordinate rows, *batch) of all bounds as one array, (laws, coordinate rows,
+    *batch); one without any number where nothing is bounded.
+    """
+    batch = jnp.broadcast_shapes(*(x.shape[1:] for x in parts))
+    whole = [jnp.broadcast_to(x, (len(x), *batch)) for x in parts]
+    return jnp.stack(whole) if whole else jnp.zeros((0, 0))
 
 
 def body_velocities(problem: RowProblem, impulse: Array) -> Array:
@@ -304,6 +320,8 @@ def regularized(problem: RowProblem) -> RowProblem:
     """
     A = materialize(mobility(problem))
     problem = replace(problem, mobility=A)
+    if not problem.structure.has_hard:
+        return resting(problem)
     precision = A.dtype.itemsize
     rounding = ROUNDINGS * float(jnp.finfo(A.dtype).eps)
     share = rounding if problem.structure.independent else REGULARIZATION[precision]
@@ -333,45 +351,48 @@ def _uncancelled(problem: RowProblem) -> Array:
     return free
 
 
-def bare_laws(problem: RowProblem, Λ: Array, smoothing: Array | float) -> tuple[Potential, ...]:
+def bare_laws(problem: RowProblem, Λ: Array, smoothing: Array | float | None) -> Potential | None:
     """The laws of all bounds without any floor, as wide as impulses Λ of coordinate rows say."""
+    if not problem.bounds:
+        return None
     s = scale(problem)
     nothing = jnp.zeros_like(s)
-    smoothing = nothing + smoothing
-    return tuple(
-        potential(widened(bound, Λ), s, nothing, nothing, smoothing) for bound in problem.bounds
-    )
+    return potential(widened(stacked(problem.bounds), Λ), s, nothing, nothing[None], smoothing)
 
 
 def cancelling(problem: RowProblem, impulse: Array) -> Array:
     """Largest speed of those that impulses of all rows bring to rest, shape (*batch)."""
-    parts = jnp.abs(problem.rate) + diagonal(problem) * jnp.abs(impulse)
+    # Stored: what is both computed and reduced in one kernel is not vectorized.
+    parts = materialize(jnp.abs(problem.rate) + diagonal(problem) * jnp.abs(impulse))
     return parts.max(axis=(0, 1), initial=0.0)
 
 
 def residual(
-    problem: RowProblem, laws: tuple[Potential, ...], at: Impulses, speed: Array
+    problem: RowProblem, laws: Potential | None, at: Impulses, speed: Array
 ) -> tuple[Array, Array]:
     """Largest violation of a row's law, as a speed, and the largest of the speeds that cancel in
     it; constant for differentiation.
 
-    laws: of all bounds; speed: of all rows after the impulses
+    laws: of all bounds, None where nothing is bounded; speed: of all rows after the impulses
     """
     speed = jnp.where(_idle(problem), 0.0, speed)
     problem, laws, at, speed = stop_gradient((resting(problem), laws, at, speed))
     impulse, bounded = at
     structure = problem.structure
     size = cancelling(problem, impulse)
-    missed = jnp.abs(speed + problem.compliance * impulse) * trailing(structure.hard, speed)
-    worst = missed.max(axis=(0, 1), initial=0.0)
+    worst = jnp.zeros_like(size)
+    if structure.has_hard:
+        missed = jnp.abs(speed + problem.compliance * impulse) * trailing(structure.hard, speed)
+        worst = missed.max(axis=(0, 1))
     if not structure.row:
         return worst, size
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
-    linear = Λ - sum(law.sign * x for law, x in zip(laws, bounded, strict=True))
+    linear = Λ if laws is None else Λ - total(laws, bounded)
     remainder = linear + problem.augmented_stiffness * u - problem.impulse
-    terms = [jnp.abs(remainder) / scale(problem)]
-    terms += [violation(law, λ, u) for law, λ in zip(laws, bounded, strict=True)]
-    return jnp.maximum(worst, sum(terms).max(axis=0)), size
+    missed = jnp.abs(remainder) / scale(problem)
+    if laws is not None:
+        missed = missed + over_laws(violation(laws, bounded, u[None]))
+    return jnp.maximum(worst, materialize(missed).max(axis=0)), size
 
 
 def excess(problem: RowProblem, at: Impulses) -> Array | None:
@@ -379,13 +400,10 @@ def excess(problem: RowProblem, at: Impulses) -> Array | None:
     if not problem.follows:
         return None
     problem, (impulse, bounded) = stop_gradient((problem, at))
-    Λ, s = coordinate_rows(problem, impulse), scale(problem)
-    beyond = [
-        jnp.maximum(bound.lower - λ, λ - bound.upper) / s
-        for bound, λ in zip((widened(b, Λ) for b in problem.bounds), bounded, strict=True)
-        if bound.mu is not None
-    ]
-    return jnp.maximum(jnp.stack(beyond).max(axis=(0, 1)), 0.0)
+    Λ, bounds = coordinate_rows(problem, impulse), stacked(problem.bounds)
+    wide = widened(bounds, Λ)
+    beyond = jnp.maximum(wide.lower - bounded, bounded - wide.upper) / scale(problem)[None]
+    return jnp.where(bounds.mu > 0, jnp.maximum(beyond, 0.0), 0.0).max(axis=(0, 1))
 
 
 def coordinate_rows(problem: RowProblem, x: Array) -> Array:

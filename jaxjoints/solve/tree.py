@@ -446,7 +446,8 @@ def _mobility(base: Array, level: Level, joints: Joints) -> tuple[Array, Array]:
     found: list[Array] = [joints.κ] * count
     for c in reversed(range(count)):
         U, κ, S = joints.U[:, c], joints.κ[c], level.S[:, c]
-        w = multiply(Λ, U)
+        # Stored: XLA would compute it anew for each number of the matrix.
+        Λ, w = materialize((Λ, multiply(Λ, U)))
         found[c] = κ + κ * κ * dot(U, w)
         across = S[:, None] * (κ[None] * w)[None]
         Λ = Λ - across - jnp.swapaxes(across, 0, 1) + S[:, None] * (found[c][None] * S)[None]

@@ -111,8 +111,7 @@ def steps(problem: RowProblem, smoothing: jax.Array, start: Impulses) -> tuple[j
     speed = speeds(problem, start[0])
 
     def impulses(point: Point) -> Impulses:
-        pairs = zip(laws, point.positions, strict=True)
-        return point.impulse, tuple(value(*pair) for pair in pairs)
+        return point.impulse, value(laws, point.positions)
 
     def one(carry, count):
         point, speed, needed = carry

@@ -17,7 +17,6 @@ from jaxjoints import use_all_cores
 from jaxjoints.simulate import tiles
 from jaxjoints.simulate.tiles import (
     TILE_SIZE,
-    WIDEST_FRICTION_TILE,
     WIDEST_TILE,
     default_tile,
     map_tiles,
@@ -97,10 +96,9 @@ def test_a_count_below_one_is_refused():
 
 @pytest.mark.parametrize("batch", [1, 2, 7, 60, 64, 1000, 1024, 4096, 997])
 @pytest.mark.parametrize("joints", [1, 120])
-@pytest.mark.parametrize("grounded", [False, True])
-def test_default_tiles_fit_the_cache_and_hardly_exceed_the_batch(batch, joints, grounded):
-    tile = default_tile(links(joints, grounded), batch)
-    widest = min(WIDEST_FRICTION_TILE if grounded else WIDEST_TILE, max(8, TILE_SIZE // joints))
+def test_default_tiles_fit_the_cache_and_hardly_exceed_the_batch(batch, joints):
+    tile = default_tile(links(joints), batch)
+    widest = min(WIDEST_TILE, max(8, TILE_SIZE // joints))
     count = -(-batch // tile)
     assert tile <= widest and count == -(-batch // widest)
     assert 0 <= count * tile - batch < count
@@ -126,33 +124,30 @@ def on_cores(monkeypatch, count):
 )
 def test_two_cores_share_a_batch_in_tiles(monkeypatch, batch, tile, width, shared):
     on_cores(monkeypatch, 2)
-    found, placed = tiles.tiling("rollout", tile, (batch,), links(1, False), None)
+    found, placed = tiles.tiling("rollout", tile, (batch,), links(1), None)
     assert (found, placed is not None) == (width, shared)
 
 
 def test_a_batch_that_cores_cannot_share_is_told_once_with_its_neighbours(monkeypatch):
     on_cores(monkeypatch, 2)
     monkeypatch.setattr(tiles, "_told", set())
-    call = partial(tiles.tiling, "rollout", None, (1021,), links(1, False), None)
+    call = partial(tiles.tiling, "rollout", None, (1021,), links(1), None)
     with pytest.warns(UserWarning, match="2 cores cannot share 1021 .* take 1020 or 1022"):
         assert call() == (128, None)
     assert call() == (128, None)
     with pytest.raises(ValueError, match="tile 8 is wider than the 4 environments"):
         mesh = AbstractMesh((8,), ("batch",))
         placed = NamedSharding(mesh, PartitionSpec("batch"))
-        tiles.tiling("rollout", 8, (32,), links(1, False), placed)
+        tiles.tiling("rollout", 8, (32,), links(1), placed)
 
 
 @cache
-def links(joints, grounded):
-    """As many bodies on hinges, the last of them on the ground with friction or above it."""
+def links(joints):
+    """As many bodies on hinges."""
     world = jj.SystemBuilder()
     for i in range(joints):
         world.body(str(i), mass=1.0, inertia=(0.1, 0.1, 0.1))
         world.joint(str(i), jj.Hinge(), child=str(i), parent=str(i - 1) if i else jj.WORLD)
-    if grounded:
-        ball, ground = jj.shapes.Sphere(0.1), jj.shapes.HalfSpace()
-        world.contact("foot", ball, ground, child="0", frame_D=(0, 0, -1), friction=0.5)
     return world.build()[0]
 
 

@@ -11,7 +11,7 @@ import jaxjoints as jj
 from jaxjoints.assembly.impulses import start_impulses
 from jaxjoints.assembly.layout import layout
 from jaxjoints.model.kinematics import with_world
-from jaxjoints.solve.bounds import potential, slope
+from jaxjoints.solve.bounds import potential, slope, stacked
 from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.iteration import FLOOR, SOLVED
 from jaxjoints.solve.newton import Newton
@@ -121,8 +121,8 @@ def test_slopes_of_a_box_are_mirror_images_and_never_negative():
     speed = jnp.asarray(np.concatenate([-far, far]))
     one = jnp.ones_like(speed)
     box = Bound(one, 0 * one, 0 * one, one, -0.1 * one, 0.1 * one)
-    law = potential(box, one, 0 * one, 0 * one, 0.1 * one)
-    slopes = np.asarray(slope(law, speed))
+    law = potential(stacked([box]), one, 0 * one, 0 * one[None], jnp.asarray(0.1))
+    (slopes,) = np.asarray(slope(law, speed[None]))
     left, right = np.split(slopes, 2)
     assert np.all(slopes >= 0)
     np.testing.assert_allclose(left, right, rtol=1e-12)
