@@ -53,7 +53,7 @@ from .laws.softness import (
 from .laws.springs import Damping, SpringDamper
 from .model.external import wrench_at
 from .model.measures import body_poses, coordinates, energy, joint_errors, momentum
-from .model.state import Cause, Control, Info, State, WarmStart, replicate
+from .model.state import Cause, Control, Info, RowForces, State, replicate
 from .model.system import WORLD, System
 from .schemes.rattle import Rattle
 from .schemes.runge_kutta import RungeKutta
@@ -184,7 +184,7 @@ __all__ = [
     "wrench_at",
     "System",
     "State",
-    "WarmStart",
+    "RowForces",
     "Control",
     "Controller",
     "Info",

@@ -1,4 +1,4 @@
-"""From a solution back to joints: wrenches, forces along coordinates, and the next warm start."""
+"""From a solution back to joints: wrenches, forces along coordinates, and the next start."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +20,7 @@ from ..model.kinematics import (
     gather_coordinates,
     with_world,
 )
-from ..model.state import State, WarmStart
+from ..model.state import RowForces, State
 from ..model.system import System
 from ..solve.bodies import coordinate_speeds, impulses_on_bodies
 from ..solve.problem import (
@@ -54,15 +54,16 @@ class JointImpulses:
     constraint: Array
 
 
-def start_impulses(state: State, plan: Layout | None = None) -> Impulses | None:
-    """Impulses of the last step, from which a solve starts; None where no law is bounded.
+def start_impulses(state: State, dt: Array, plan: Layout | None = None) -> Impulses | None:
+    """Impulses of the last step's forces in dt, from which a solve starts; None where no law is
+    bounded.
 
     plan: of the rows of the solve, None for the layout of all
     """
-    start = state.warm_start
-    if not start.bounds.shape[0]:
+    forces = state.row_forces
+    if not forces.bounds.shape[0]:
         return None
-    rows, bounds = start.rows, start.bounds
+    rows, bounds = dt * forces.rows, dt * forces.bounds
     if plan is not None and plan.tree is not None:
         rows = of_plan(plan, rows)
         bounds = take(bounds, correspondence(plan).coordinates_there, 1)
@@ -78,15 +79,17 @@ def of_plan(plan: Layout, x: Array) -> Array:
     return looked_up(x, correspondence(plan).rows_there, shape)
 
 
-def warm_start(system: System, solution: RowSolution, plan: Layout | None = None) -> WarmStart:
-    """Impulses for the next step to start from, with all batch axes; plan: as `start_impulses`."""
+def row_forces(
+    system: System, solution: RowSolution, dt: Array, plan: Layout | None = None
+) -> RowForces:
+    """Forces for the next step to start from, with all batch axes; plan: as `start_impulses`."""
     batch = solution.residual.shape
     if not len(solution.bounded):
-        return no_warm_start(system, batch, solution.impulse.dtype)
+        return no_forces(system, batch, solution.impulse.dtype)
     solution = solution if plan is None else of_all_rows(plan, solution)
     rows = jnp.broadcast_to(solution.impulse, (*solution.impulse.shape[:2], *batch))
     bounds = solution.bounded
-    return WarmStart(rows, jnp.broadcast_to(bounds, (*bounds.shape[:2], *batch)))
+    return RowForces(rows / dt, jnp.broadcast_to(bounds, (*bounds.shape[:2], *batch)) / dt)
 
 
 def of_all_rows(plan: Layout, solution: RowSolution) -> RowSolution:
@@ -134,14 +137,14 @@ def with_reactions(
     return replace(problem, bounds=tuple(bounds)), replace(solved, impulse=impulse)
 
 
-def no_warm_start(system: System, batch: tuple[int, ...], dtype: jnp.dtype) -> WarmStart:
-    """No impulse at all, where a system starts."""
-    sizes = warm_start_sizes(system)
-    return WarmStart(*(jnp.zeros((*shape, *batch), dtype) for shape in sizes))
+def no_forces(system: System, batch: tuple[int, ...], dtype: jnp.dtype) -> RowForces:
+    """No force at all, where a system starts."""
+    sizes = row_forces_sizes(system)
+    return RowForces(*(jnp.zeros((*shape, *batch), dtype) for shape in sizes))
 
 
-def warm_start_sizes(system: System) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Shapes of the two arrays of a `WarmStart` without batch axes."""
+def row_forces_sizes(system: System) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Shapes of the two arrays of `RowForces` without batch axes."""
     plan = layout(system)
     if not plan.bounded:
         return (0, 0), (0, 0)

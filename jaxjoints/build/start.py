@@ -16,7 +16,7 @@ from ..algebra.dense import inverse, multiply, multiply_transposed
 from ..algebra.pytree import expand, expand_trailing, map_trailing, replace
 from ..algebra.spatial import Pose, transform_twist, twist_of
 from ..assembly.engagement import engaged_after, value_indices
-from ..assembly.impulses import no_warm_start
+from ..assembly.impulses import no_forces
 from ..assembly.layout import engagement_size, mechanism_of
 from ..couplings.coupling import Coupling, Residual
 from ..laws.limits import Limits, Lock
@@ -181,7 +181,7 @@ def start_state(
         omega=angular,
         time=jnp.zeros(batch, precision()),
         q=jnp.concatenate(flat, axis=0),
-        warm_start=no_warm_start(system, batch, precision()),
+        row_forces=no_forces(system, batch, precision()),
         engagement=jnp.zeros((engagement_size(system), *batch), precision()),
     )
     if state.engagement.size:

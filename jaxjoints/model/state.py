@@ -16,14 +16,14 @@ from ..algebra.pytree import struct
 
 
 @struct
-class WarmStart:
-    """Impulses of the last step, from which the next solve starts (never differentiated).
+class RowForces:
+    """Forces of the rows in the last step, its means [N or N m], from which the next solve starts.
 
-    Both arrays are empty, (0, 0, *batch), where no impulse of the system is bounded: one linear
-    solve then needs no start.
+    Both arrays are empty, (0, 0, *batch), where no force of the system is bounded: one linear solve
+    then needs no start.
 
-    rows: impulse of each row, shape (rows, nodes, *batch), as in a `RowProblem`
-    bounds: impulse of each bounded law, shape (slots, coordinate rows, *batch)
+    rows: of each row, shape (rows, nodes, *batch), as in a `RowProblem`
+    bounds: of each bounded law, shape (slots, coordinate rows, *batch)
     """
 
     rows: Array
@@ -39,8 +39,9 @@ class State:
     velocity: of the centres of mass [m/s]; omega: angular [rad/s], shape (3, bodies, *batch)
     time: [s], shape (*batch)
     q: coordinates [m or rad], from which those that wind are continued, shape (coordinates, *batch)
-    warm_start: impulses of the last step, from which the next solve starts; where friction follows
-        a normal force they bound and anchor its first pass, so that they are part of the motion
+    row_forces: of the last step, from which the next solve starts, however long its step is; where
+        friction follows a normal force they bound and anchor the first pass, so that they are part
+        of the motion and differentiated. 0 in a new state
     engagement: of limits with an `Engagement`, E times the number of steps since they engaged, in
         the order of q and then of the transmissions' values, shape (coordinates + values, *batch),
         or (0, *batch) where no limit has one (never differentiated)
@@ -52,12 +53,12 @@ class State:
     omega: Array
     time: Array
     q: Array
-    warm_start: WarmStart
+    row_forces: RowForces
     engagement: Array
 
 
 # Rank of each leaf of a state without batch axes.
-STATE_RANKS = State(2, 2, 2, 2, 0, 1, WarmStart(2, 2), 1)
+STATE_RANKS = State(2, 2, 2, 2, 0, 1, RowForces(2, 2), 1)
 
 
 @struct

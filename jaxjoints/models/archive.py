@@ -10,6 +10,7 @@ import io
 import json
 import math
 import os
+import warnings
 import zipfile
 from collections.abc import Iterable
 from functools import partial
@@ -22,10 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..build.checks.values import precision
+from ..model.state import RowForces, State
 from .errors import LoadError, refusing, shown
 
-# Of the description; a reader refuses later ones.
-FORMAT = 1
+# Of the description; a reader refuses later ones. In format 1 a state had impulses of its last
+# step, and did not say how long that was.
+FORMAT = 2
 DESCRIPTION = "records.json"
 LIBRARY = __name__.partition(".")[0]
 # Bytes that a file may unpack to, and its description.
@@ -73,19 +76,26 @@ def load(path: str | os.PathLike, *, modules: Iterable[str] = ()) -> dict[str, A
 
     modules: import paths of modules whose records may be made, such as "my_robot.couplings"
 
-    Raises: LoadError naming file and field for a file of another format or version, and for records
-        that are unknown here; OSError for a file that cannot be opened.
+    Raises: LoadError naming file and field for a file of a later format, and for records that are
+        unknown here; OSError for a file that cannot be opened.
+    Warns: of states from which the next step starts anew, those of an earlier format
     """
     name = Path(path).name
     with open(path, "rb") as file, refusing(partial(LoadError, source=name)):
         head, arrays = _unpacked(file, name)
         if not isinstance(head, dict) or not isinstance(head.get("records"), dict):
             raise LoadError("is no file that `save` wrote", source=name)
-        if head.get("format") != FORMAT:
+        if head.get("format") not in range(1, FORMAT + 1):
             raise LoadError(
                 f"has format {shown(head.get('format'))}, written by {LIBRARY} "
-                f"{shown(head.get('version'))}; this version reads format {FORMAT}",
+                f"{shown(head.get('version'))}; this version reads formats up to {FORMAT}",
                 source=name,
+            )
+        if head["format"] == 1 and _without_impulses(head["records"], arrays):
+            warnings.warn(
+                f"{name}: its states have no forces of their last step, since format 1 has none; "
+                "the first step after each starts without",
+                stacklevel=2,
             )
         reader = _Reader(name, arrays, tuple(modules))
         return {key: reader.read(key, value) for key, value in head["records"].items()}
@@ -111,6 +121,25 @@ def _unpacked(file: BinaryIO, name: str) -> tuple[Any, list[np.ndarray]]:
         # Of a foreign file: whatever the unpacking stumbles over, `save` has not written it.
         what = error or type(error).__name__
         raise LoadError(f"is no file that `save` wrote: {what}", source=name) from error
+
+
+def _without_impulses(value: Any, arrays: list[np.ndarray]) -> bool:
+    """Put forces of 0 in the place of the impulses that states of format 1 have; whether any state
+    had one.
+    """
+    if isinstance(value, list):
+        return any([_without_impulses(x, arrays) for x in value])
+    if not isinstance(value, dict):
+        return False
+    found = any([_without_impulses(x, arrays) for x in value.values()])
+    if value.get("record") != f"{State.__module__}:{State.__qualname__}":
+        return found
+    forces = value["fields"]["row_forces"] = value["fields"].pop("warm_start")
+    forces["record"] = f"{RowForces.__module__}:{RowForces.__qualname__}"
+    for x in forces["fields"].values():
+        found |= bool(np.any(arrays[x["array"]]))
+        arrays[x["array"]] = np.zeros_like(arrays[x["array"]])
+    return found
 
 
 def _described(where: str, value: Any, arrays: list[np.ndarray]) -> Any:

@@ -37,7 +37,7 @@ from ..algebra.spatial import (
     quat_rotate_inverse,
 )
 from ..assembly.group_rows import Interval
-from ..assembly.impulses import start_impulses, warm_start
+from ..assembly.impulses import row_forces, start_impulses
 from ..assembly.problem import row_problem, row_values
 from ..assembly.targets import EndPosition, SurfaceVelocity
 from ..laws.law import Law
@@ -129,8 +129,8 @@ class Rattle(Scheme):
         second_kick = self.solver.solve(problem)
         twist = free[:, :-1] + body_velocities(problem, second_kick.impulse)
         new = _ended(mechanism, new, after, twist)
-        start = jax.lax.stop_gradient(warm_start(mechanism.system, first_kick))
-        new = replace(new, warm_start=start)
+        forces = jax.lax.stop_gradient(row_forces(mechanism.system, first_kick, dt))
+        new = replace(new, row_forces=forces)
         first = step_info(mechanism, kinematics, stage.problem, first_kick, new, dt)
         second = step_info(mechanism, after, problem, second_kick, new, dt)
         closed = first_kick.residual <= CLOSED * (1 + first_kick.size)
@@ -176,7 +176,7 @@ def _begun(stage: _Stage) -> tuple[Impulses, _Stage]:
     """Impulses to begin with, and the stage with its factors: those of the last step where laws are
     bounded, else those that speeds at the end of the kick ask for.
     """
-    start = start_impulses(stage.state)
+    start = start_impulses(stage.state, stage.dt)
     if start is not None:
         return start, stage
     rate = stage.problem.rate + row_speeds(stage.problem, stage.free)

@@ -44,7 +44,7 @@ class Scheme(ABC):
         """
 
     def at_solution(self, system: System) -> "Scheme | None":
-        """A scheme with the same derivative that takes `State.warm_start` for the solution.
+        """A scheme with the same derivative that takes `State.row_forces` for the solution.
 
         Differentiation in reverse computes a step again when its impulses are known. None, the
         default, where the scheme cannot make use of that.

@@ -21,7 +21,7 @@ from ..algebra.spatial import (
 )
 from ..assembly.engagement import next_engagement
 from ..assembly.group_rows import Interval
-from ..assembly.impulses import start_impulses, warm_start, with_reactions
+from ..assembly.impulses import row_forces, start_impulses, with_reactions
 from ..assembly.layout import layout
 from ..assembly.problem import assembled, row_rates
 from ..assembly.targets import Step, SurfaceVelocity
@@ -120,14 +120,14 @@ class SemiImplicitEuler(Scheme):
             rate = rows.problem.rate + dt * _turning(mechanism, state)
             rows = replace(rows, problem=replace(rows.problem, rate=rate))
         plan, problem = rows.plan, rows.problem
-        solution = self.solver.solve(problem, start_impulses(state, plan))
+        solution = self.solver.solve(problem, start_impulses(state, dt, plan))
         twist = materialize(rows.twists(solution.impulse))
         new = _moved(self, mechanism, state, twist, dt)
         turn = quaternion_components(state)
         twist = jnp.concatenate([quat_rotate(turn, x) for x in (twist[:3], twist[3:])])
         new = articulated(mechanism, tree, kinematics, state, dt * twist, twist, new)
         q = joint_coordinates(mechanism, kinematics, state)
-        new = replace(new, q=q, warm_start=warm_start(mechanism.system, solution, plan))
+        new = replace(new, q=q, row_forces=row_forces(mechanism.system, solution, dt, plan))
         new = replace(new, engagement=next_engagement(mechanism, new))
         for _ in range(self.projections):
             new = projected_along(mechanism, tree, plan, new, problem, solution.factors)

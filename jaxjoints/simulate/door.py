@@ -11,7 +11,7 @@ from jax import Array
 from ..algebra.compiler import is_traced
 from ..algebra.options import check_kind
 from ..algebra.pytree import expand, replace
-from ..assembly.impulses import warm_start_sizes
+from ..assembly.impulses import row_forces_sizes
 from ..assembly.layout import engagement_size
 from ..build.checks.values import precision, read_numbers
 from ..model.batch import batch_shape
@@ -150,12 +150,12 @@ def _check_state(system: System, state: State) -> None:
     per_body = {"position": 3, "quaternion": 4, "velocity": 3, "omega": 3}
     shapes = {name: (size, len(system.topology.bodies)) for name, size in per_body.items()}
     _check_axes("state", state, shapes | {"q": (system.coordinates,)}, None, ())
-    start = state.warm_start
-    found = start.rows.shape[:2], start.bounds.shape[:2], state.engagement.shape[:1]
-    if found != (*warm_start_sizes(system), (engagement_size(system),)):
+    forces = state.row_forces
+    found = forces.rows.shape[:2], forces.bounds.shape[:2], state.engagement.shape[:1]
+    if found != (*row_forces_sizes(system), (engagement_size(system),)):
         raise ValueError(
-            "state: it is of a system with other laws, whose impulses start its next solve; start "
-            "those anew: own = system.state(), then replace(state, warm_start=own.warm_start, "
+            "state: it is of a system with other laws, whose forces start its next solve; start "
+            "those anew: own = system.state(), then replace(state, row_forces=own.row_forces, "
             "engagement=own.engagement)"
         )
 

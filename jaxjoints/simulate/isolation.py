@@ -105,7 +105,7 @@ def isolated_step(
     new = chosen(still, stop_gradient(state), new)
     if not layout(mechanism.system).follows:
         # Only friction remembers: what the last impulses bound and anchor is part of its law.
-        new = replace(new, warm_start=stop_gradient(new.warm_start))
+        new = replace(new, row_forces=stop_gradient(new.row_forces))
     poor = info.residual > UNSOLVED * (1 + jnp.abs(new.velocity).max(axis=(0, 1)))
     effort = jnp.zeros_like(state.q) if control.effort is None else control.effort
     effort, step = jnp.broadcast_to(effort, state.q.shape), jnp.broadcast_to(dt, cause.shape)
@@ -154,7 +154,7 @@ def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
     with `Scheme.at_solution` takes them for the solution.
     """
     new, info, cause = _contained(*primals)
-    kept = cause, new.warm_start
+    kept = cause, new.row_forces
     cause, impulses = jax.tree.map(lambda x: checkpoint_name(x, _OUTCOME), kept)
     bad = cause != Cause.NONE
     leaves, structure = jax.tree.flatten(primals)
@@ -169,7 +169,7 @@ def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:
         state = chosen(bad, stop_gradient(safe), state)
         at_solution = scheme.at_solution(mechanism.system)
         if at_solution is not None:
-            scheme, state = at_solution, replace(state, warm_start=without(bad, impulses))
+            scheme, state = at_solution, replace(state, row_forces=without(bad, impulses))
         # Stored: otherwise every kernel takes it anew from the states kept for the way back.
         state, control = materialize(state), without(bad, control)
         return materialize(_advanced(scheme, mechanism, safe, cause, state, control, dt))

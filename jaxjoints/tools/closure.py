@@ -280,7 +280,9 @@ def _assembled(
     closure = _closure(
         mechanism, stop_gradient(state), stop_gradient(twist), joints, size, search.counted
     )
-    return replace(state, q=q[: system.coordinates]), closure
+    # What the rows exerted elsewhere says nothing of these places.
+    forces = jax.tree.map(jnp.zeros_like, state.row_forces)
+    return replace(state, q=q[: system.coordinates], row_forces=forces), closure
 
 
 def _tolerance(state: State, size: Array) -> Array:

@@ -20,7 +20,7 @@ from jaxjoints import (
     step,
 )
 from jaxjoints.assembly.group_rows import Interval
-from jaxjoints.assembly.impulses import no_warm_start, start_impulses, warm_start
+from jaxjoints.assembly.impulses import no_forces, row_forces, start_impulses
 from jaxjoints.assembly.layout import layout, mechanism_of
 from jaxjoints.assembly.problem import aimed_again, row_problem
 from jaxjoints.assembly.targets import EndPosition, Projection, Step, SurfaceVelocity
@@ -79,13 +79,13 @@ def test_bodies_without_joints_fly_in_every_scheme(scheme):
 
 def test_nothing_is_kept_for_the_next_step_where_nothing_is_bounded():
     system, state = mechanisms.chain(2)
-    assert jax.tree.leaves(state.warm_start)[0].size == 0
-    assert start_impulses(state) is None
+    assert jax.tree.leaves(state.row_forces)[0].size == 0
+    assert start_impulses(state, jnp.asarray(DT)) is None
     new, _ = jax.jit(lambda state: step(system, state, dt=DT))(state)
-    chex.assert_trees_all_equal_shapes(new.warm_start, state.warm_start)
+    chex.assert_trees_all_equal_shapes(new.row_forces, state.row_forces)
 
 
-def test_a_warm_start_has_an_impulse_for_each_row_and_each_bounded_law():
+def test_a_state_has_a_force_for_each_row_and_each_bounded_law():
     """Each bound of each limits takes a slot, which the coordinate without it leaves empty."""
     laws = [Limits(-1.0, 1.0), DryFriction(0.1), Limits(upper=2.0)]
     world = SystemBuilder()
@@ -96,8 +96,8 @@ def test_a_warm_start_has_an_impulse_for_each_row_and_each_bounded_law():
     system, state = world.build()
     problem = jax.jit(lambda state: mechanisms.rows_of_step(system, state, DT))(state)
     assert [bound.upper is not None for bound in problem.bounds] == [False, False, False, True]
-    kept = warm_start(system, Newton().solve(problem))
-    chex.assert_trees_all_equal_shapes(kept, no_warm_start(system, (), state.q.dtype))
+    kept = row_forces(system, Newton().solve(problem), jnp.asarray(DT))
+    chex.assert_trees_all_equal_shapes(kept, no_forces(system, (), state.q.dtype))
     assert kept.rows.shape == (6, 2) and kept.bounds.shape == (4, 2)
     present = [np.asarray(bound.present) for bound in problem.bounds]
     np.testing.assert_array_equal(present, [[1, 0], [1, 0], [1, 0], [1, 1]])

@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import zipfile
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
+from jaxjoints.assembly.impulses import start_impulses
 from jaxjoints.models import LoadError, load, save
 from jaxjoints.models.geometry import Box, Visual
 from support import couplings_catalog
 from support.couplings_catalog import PointOnSphere
 from support.mechanisms import chain, four_bar
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 def assert_same(one, other):
@@ -43,6 +47,32 @@ def test_a_system_and_its_motion_come_back_as_they_were(tmp_path):
     assert back["note"] == ("a", [1, 2.5, None])
     # The structures are equal, so what was compiled for one serves the other.
     assert_same(run(back["system"], state)[0], end)
+
+
+def test_states_of_format_1_start_their_next_step_without_forces():
+    """The file: a foot that stood for three steps, written by version 0.1.0 in format 1."""
+    with pytest.warns(UserWarning, match="standing_foot_1.npz: its states have no forces"):
+        back = load(DATA / "standing_foot_1.npz")
+    system, state = back["system"], back["state"]
+    assert isinstance(state.row_forces, jj.RowForces)
+    assert not np.any(state.row_forces.rows) and not np.any(state.row_forces.bounds)
+    new, info = jax.jit(lambda system, state: jj.step(system, state, dt=0.01))(system, state)
+    assert np.all(info.ok) and np.any(new.row_forces.rows)
+
+
+def test_a_file_holds_the_forces_of_the_last_step(tmp_path):
+    """Format 2; half as long a step starts from half of their impulses."""
+    with pytest.warns(UserWarning, match="format 1"):
+        back = load(DATA / "standing_foot_1.npz")
+    run = jax.jit(lambda state: jj.rollout(back["system"], state, dt=0.01, steps=50)[0])
+    state = run(back["state"])
+    save(tmp_path / "foot", state=state)
+    again = load(tmp_path / "foot")["state"]
+    assert_same(again, state)
+    np.testing.assert_allclose(again.row_forces.rows[0], 9.81, rtol=1e-3)
+    for dt in (0.01, 0.005):
+        impulse, _ = start_impulses(again, jnp.asarray(dt))
+        np.testing.assert_allclose(impulse[0], dt * 9.81, rtol=1e-3)
 
 
 def test_batches_infinities_and_shapes_come_back(tmp_path):

@@ -60,6 +60,7 @@ SMALLEST = {
         Run("chain5 --batch 32 --gradient --heaviest 2 --float64", ("jax_cuda12_plugin",), True),
         Run("chain5 --batch 32 --engines mjx", ("jax_cuda12_plugin", "mujoco.mjx"), True),
     ],
+    "tests/benchmarks/ground.py": [Run('--scenes "slope 0.59" --precisions float64')],
     "tests/benchmarks/identification.py": [
         Run("--steps 20 --starts 1", ("plotly", "tabulate", "defusedxml"), True)
     ],

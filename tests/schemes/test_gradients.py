@@ -151,7 +151,7 @@ def at_bounds(system, state):
     """Which stops push (1), lower bounds before upper ones, and which way dry friction slips (±1,
     or 0 where it sticks).
     """
-    _, impulses = start_impulses(state)
+    _, impulses = start_impulses(state, jnp.asarray(DT))
     # Stops come before friction, which itself is changed by less than one percent.
     least = [NOTHING, NOTHING, 0.99 * DT * FRICTION][: len(impulses)]
     at = [jnp.abs(x) > m for x, m in zip(impulses, least, strict=True)]

@@ -102,7 +102,7 @@ class TestSentences:
         limited, start = mechanisms.chain(2, laws=[jj.Limits(-1.0, 1.0)])
         with pytest.raises(ValueError, match="of a system with other laws"):
             rollout(limited, state, dt=DT, steps=2)
-        own = replace(state, warm_start=start.warm_start, engagement=start.engagement)
+        own = replace(state, row_forces=start.row_forces, engagement=start.engagement)
         assert rollout(limited, own, dt=DT, steps=2)[0].time == 2 * DT
 
     def test_a_controller_that_branches_in_python(self, chain):

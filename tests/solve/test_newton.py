@@ -156,7 +156,7 @@ def test_all_laws_of_a_coordinate_hold_at_once():
 def test_start_impulses_are_what_the_state_keeps(limited):
     system, state = limited
     new, info = jax.jit(lambda s: jj.step(system, s, dt=DT))(state)
-    impulse, bounded = start_impulses(new)
+    impulse, bounded = start_impulses(new, jnp.asarray(DT))
     assert impulse.shape == (6, 3, ENVIRONMENTS)
     assert np.shape(bounded) == (2, 3, ENVIRONMENTS)
     assert np.max(info.residual) < ROUNDING
