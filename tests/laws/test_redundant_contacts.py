@@ -174,3 +174,34 @@ def test_boxes_at_rest_stay_for_ten_seconds(slope):
     settled = positions[round(1 / DT)]
     assert np.max(np.abs(settled - state.position)) < SETTLING
     assert np.max(np.abs(final.position - settled)) < DRIFT
+
+
+@pytest.mark.slow
+def test_the_forces_of_the_last_step_do_not_grow_in_those_that_follow():
+    """A box at rest: changes of these, at random, fade or stay, and move nothing.
+
+    Its eight corners share the weight as the last step did, so what no motion tells stays for ever.
+    """
+    world = jj.SystemBuilder()
+    world.body("box", mass=MASS, inertia=INERTIA, pose=(0.0, 0.0, SIZE[2] / 2))
+    shapes = jj.shapes.Box(tuple(SIZE)), jj.shapes.HalfSpace()
+    world.contact("box", *shapes, child="box", friction=0.6)
+    system, state = world.build()
+
+    def after(forces, steps):
+        start = jj.replace(state, row_forces=forces)
+        return jj.rollout(system, start, dt=DT, steps=steps)[0]
+
+    rest = jax.jit(partial(after, steps=100))(state.row_forces)
+    rng = np.random.default_rng(0)
+    changes = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), rest.row_forces)
+
+    @jax.jit
+    def changed(change):
+        end, slope = jax.jvp(partial(after, steps=1000), (rest.row_forces,), (change,))
+        return slope.row_forces, slope.position
+
+    forces, moved = changed(changes)
+    size = lambda tree: np.sqrt(sum(np.sum(np.square(x)) for x in jax.tree.leaves(tree)))  # noqa: E731
+    assert 1e-3 * size(changes) < size(forces) < size(changes)
+    assert size(moved) < 1e-7 * size(changes)

@@ -253,9 +253,12 @@ def test_pages_of_the_reference_link_to_pages_that_exist(reference):
             assert str(Path(os.path.normpath(target)).relative_to("/")) in reference, (name, link)
 
 
-def test_a_step_goes_as_its_page_says(capsys):
-    page = (PACKAGE / "STEP.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["STEP.md", "FOOT.md"])
+def test_a_step_goes_as_its_page_says(capsys, name):
+    page = (PACKAGE / name).read_text(encoding="utf-8")
     code = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     with jax.enable_x64(False):
-        exec(compile(code, "STEP.md", "exec"), {})
-    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)  # (.*)", code)
+        exec(compile(code, name, "exec"), {})
+    # Behind a print, or in lines of their own below one in a loop.
+    shown = re.findall(r"print\(.*\)  # (.*)|\n    # (.*)", code)
+    assert capsys.readouterr().out.splitlines() == ["".join(each) for each in shown]

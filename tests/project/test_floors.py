@@ -45,7 +45,7 @@ IMPORTS_OF_FOLDERS = {
     "viewing": {"algebra", "build", "couplings", "model", "models", "schemes", "simulate"},
 }
 # What may stand in the package's root.
-PAGES = {"README.md", "EXTENDING.md", "GLOSSARY.md", "STEP.md", "architecture.svg"}
+PAGES = {"README.md", "EXTENDING.md", "FOOT.md", "GLOSSARY.md", "STEP.md", "architecture.svg"}
 ROOT_FILES = {"__init__.py", "__main__.py", "py.typed"} | PAGES
 
 
