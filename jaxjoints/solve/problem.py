@@ -403,7 +403,10 @@ def excess(problem: RowProblem, at: Impulses) -> Array | None:
     Λ, bounds = coordinate_rows(problem, impulse), stacked(problem.bounds)
     wide = widened(bounds, Λ)
     beyond = jnp.maximum(wide.lower - bounded, bounded - wide.upper) / scale(problem)[None]
-    return jnp.where(bounds.mu > 0, jnp.maximum(beyond, 0.0), 0.0).max(axis=(0, 1))
+    # Static: a μ of 0 bounds friction too.
+    follows = np.array(bounds.normal) != np.arange(len(Λ))
+    follows = follows.reshape(*follows.shape, *(1,) * (Λ.ndim - 1))
+    return jnp.where(follows, jnp.maximum(beyond, 0.0), 0.0).max(axis=(0, 1))
 
 
 def coordinate_rows(problem: RowProblem, x: Array) -> Array:

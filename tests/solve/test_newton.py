@@ -15,8 +15,9 @@ from jaxjoints.solve.bounds import potential, slope, stacked
 from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.iteration import FLOOR, SOLVED
 from jaxjoints.solve.newton import Newton
-from jaxjoints.solve.problem import body_velocities, row_speeds
+from jaxjoints.solve.problem import at_rest, body_velocities, excess, row_speeds, scale
 from support import mechanisms
+from support.contacts import contacts
 from support.mechanisms import single
 from support.reference import environment, on_bodies
 from support.stops import DT, ENVIRONMENTS, ROUNDING, chain, problem_of, violent
@@ -321,3 +322,15 @@ def test_trees_at_the_end_of_float32_stay_near_those_of_float64(built, off):
 @jax.jit
 def swing(system, state):
     return jj.rollout(system, state, dt=DT, steps=500, record_every=500)[0]
+
+
+def test_friction_without_roughness_exceeds_its_bound_by_all_that_it_is():
+    problem = contacts(1, 1, 3, friction=(0.0, 0.0))
+    impulse, bounded = at_rest(problem)
+    assert np.all(excess(problem, (impulse, bounded)) == 0)
+    follows = next(k for k, bound in enumerate(problem.bounds) if bound.mu is not None)
+    bound = problem.bounds[follows]
+    row = next(i for i, normal in enumerate(bound.normal) if normal != i)
+    pushing = bounded.at[follows, row].set(0.1)
+    expected = 0.1 / np.asarray(scale(problem))[row]
+    np.testing.assert_allclose(excess(problem, (impulse, pushing)), expected, rtol=1e-12)
