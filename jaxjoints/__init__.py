@@ -52,7 +52,7 @@ from .laws.softness import (
 )
 from .laws.springs import Damping, SpringDamper
 from .model.external import wrench_at
-from .model.measures import body_poses, coordinates, energy, joint_errors, momentum
+from .model.measures import body_poses, coordinates, energy, gaps, joint_errors, momentum
 from .model.state import Cause, Control, Info, RowForces, State, replicate
 from .model.system import WORLD, System
 from .schemes.rattle import Rattle
@@ -63,7 +63,7 @@ from .simulate.controller import Controller, Inputs
 from .simulate.readout import Energies, Readings, Readout, energies, reaction, readout
 from .simulate.rollout import rollout
 from .simulate.step import step
-from .simulate.surface import project, speeds
+from .simulate.surface import contact_speeds, project, speeds
 from .simulate.tiles import use_all_cores
 from .solve import forces
 from .solve.derivative import Implicit, Unrolled
@@ -207,6 +207,8 @@ __all__ = [
     # reading
     "coordinates",
     "speeds",
+    "gaps",
+    "contact_speeds",
     "body_poses",
     "joint_errors",
     "energy",

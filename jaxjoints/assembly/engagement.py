@@ -8,12 +8,14 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from ..algebra.dense import multiply_transposed
-from ..model.groups import JointGroup, TransmissionGroup
+from ..couplings.contact import DIRECTIONS
+from ..model.groups import ContactGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     Mechanism,
     body_twists,
     coordinate_indices,
     coordinate_speeds,
+    direction_speeds,
     system_kinematics,
     transmission_rows,
     with_world,
@@ -22,7 +24,7 @@ from ..model.state import State
 from ..model.system import System
 from .layout import layout
 
-Group = JointGroup | TransmissionGroup
+Group = JointGroup | TransmissionGroup | ContactGroup
 
 
 def engaged_sides(group: Group, places: np.ndarray, engagement: Array | None, q: Array):
@@ -69,6 +71,14 @@ def value_indices(system: System, group: TransmissionGroup) -> np.ndarray:
     return system.coordinates + np.array(group.start)[None] + rows
 
 
+def contact_indices(system: System, group: ContactGroup) -> np.ndarray:
+    """Place of each contact of a group in `State.engagement`, for each of its directions, of which
+    the normal has one; shape (6, contacts).
+    """
+    first = system.coordinates + system.values
+    return np.tile(first + np.array(group.members), (DIRECTIONS, 1))
+
+
 def _motions(
     mechanism: Mechanism, state: State
 ) -> Iterator[tuple[Group, np.ndarray, Array, Array]]:
@@ -86,6 +96,10 @@ def _motions(
             sides = zip(H, bodies, strict=True)
             qd = sum(multiply_transposed(side, twist[:, body]) for side, body in sides)
             yield group, value_indices(system, group), value, qd
+    for group, contact in zip(system.contacts, kinematics.contacts, strict=True):
+        if _engages(group):
+            qd, gap = direction_speeds(group, contact, twist), contact.frame.gap[None]
+            yield group, contact_indices(system, group), gap, qd
 
 
 def _engages(group: Group) -> bool:

@@ -1,4 +1,4 @@
-"""The rows of one group of joints or transmissions: their wrenches, and what laws ask of them."""
+"""The rows of one group of joints, transmissions, constraints or contacts: wrenches and laws."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,22 +13,26 @@ from ..algebra.compiler import materialize
 from ..algebra.dense import multiply_transposed
 from ..algebra.places import take
 from ..algebra.pytree import map_trailing, replace, struct
+from ..couplings.contact import DIRECTIONS
 from ..laws.law import CoordinateState, Law, by_row_law
 from ..laws.softness import Softness
-from ..model.groups import ConstraintGroup, JointGroup, TransmissionGroup
+from ..model.groups import ConstraintGroup, ContactGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     ConstraintKinematics,
+    ContactKinematics,
     JointKinematics,
     Kinematics,
     Mechanism,
     coordinate_indices,
     coordinate_speeds,
+    direction_speeds,
+    direction_wrenches,
     transmission_rows,
     wrenches_on_bodies,
 )
 from ..model.state import Control
 from ..solve.forces import Hard, RowLaw
-from .engagement import engaged_sides, value_indices
+from .engagement import contact_indices, engaged_sides, value_indices
 from .layout import GroupLayout, Layout, Part
 
 
@@ -57,13 +61,14 @@ class Interval:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """The rows of a group, of n joints or transmissions, before they aim at anything.
+    """The rows of a group, of n joints, transmissions or contacts, before they aim at anything.
 
     layout: which rows these are
     H: wrenches of unit impulses on the bodies of each side, (6, rows, n, *batch); bodies: which
         these are, (n,) for each side
     hard: the hard rows, arrays (hard rows, n, *batch)
-    q: coordinates, or values of transmissions, (k, n, *batch)
+    q: coordinates, values of transmissions, or gaps of contacts and 0 along their other directions,
+        (k, n, *batch)
     laws: of the group, each as often as it has row laws, and these, arrays (n, *batch)
     structural: True for hard rows that hold without any law, (hard rows,)
     rigid: whether position projection moves these back
@@ -87,22 +92,24 @@ class GroupRows:
 def group_rows(
     mechanism: Mechanism, plan: Layout, kinematics: Kinematics, interval: Interval
 ) -> list[GroupRows | None]:
-    """The rows of all parts of groups of joints, of transmissions, then of constraints; None for a
-    part without rows.
+    """The rows of all parts of groups, in the order of `System.all_groups`; None for a part without
+    rows.
     """
     system = mechanism.system
-    joints, transmissions = len(system.groups), len(system.groups) + len(system.transmissions)
+    known = (*kinematics.joints, *system.transmissions, *kinematics.constraints)
+    known += kinematics.contacts
 
     def of_part(part, rows):
-        g = part.group
-        if g < joints:
-            group, joint = of_members(mechanism, part, kinematics)
-            return _joint_rows(group, rows, joint, interval) if rows.wrenches else None
-        if g < transmissions:
-            group = system.transmissions[g - joints]
+        group, at = system.all_groups[part.group], known[part.group]
+        if not rows.wrenches:
+            return None
+        if isinstance(group, JointGroup):
+            return _joint_rows(*of_members(mechanism, part, kinematics), rows, interval)
+        if isinstance(group, TransmissionGroup):
             return _transmission_rows(mechanism, group, rows, kinematics, interval)
-        group, at = system.constraints[g - transmissions], kinematics.constraints[g - transmissions]
-        return _constraint_rows(group, rows, at, interval)
+        if isinstance(group, ConstraintGroup):
+            return _constraint_rows(group, rows, at, interval)
+        return _contact_rows(mechanism, group, rows, at, interval)
 
     return [of_part(*each) for each in zip(plan.parts, plan.groups, strict=True)]
 
@@ -154,7 +161,7 @@ def without(group: GroupRows, off: Array | np.ndarray | None) -> GroupRows:
 
 
 def _joint_rows(
-    group: JointGroup, rows: GroupLayout, joint: JointKinematics, interval: Interval
+    group: JointGroup, joint: JointKinematics, rows: GroupLayout, interval: Interval
 ) -> GroupRows:
     soft, enabled = _softness(group, interval.dt), _enabled(group)
     laws = joint_laws(group, joint, interval)
@@ -256,6 +263,35 @@ def _constraint_rows(
     )
 
 
+def _contact_rows(
+    mechanism: Mechanism,
+    group: ContactGroup,
+    rows: GroupLayout,
+    contact: ContactKinematics,
+    interval: Interval,
+) -> GroupRows:
+    enabled, gap = _enabled(group), contact.frame.gap[None]
+    q = jnp.concatenate([gap, jnp.zeros((DIRECTIONS - 1, *gap.shape[1:]), gap.dtype)])
+    qd = None
+    if _needs_speeds(group) and interval.twist is not None:
+        qd = direction_speeds(group, contact, interval.twist)
+    # A control has no targets for contacts.
+    interval = replace(interval, control=Control())
+    laws = _laws(group, contact_indices(mechanism.system, group), q, qd, interval)
+    return GroupRows(
+        layout=rows,
+        H=_switched(direction_wrenches(group, contact, rows.wrenches), enabled),
+        bodies=(np.array(group.child), np.array(group.parent)),
+        hard=_stacked([_held(laws)[c] for c in rows.held], like=q),
+        q=q,
+        laws=laws,
+        structural=np.zeros(rows.hard, bool),
+        rigid=group.rigid,
+        soft=False,
+        on=enabled,
+    )
+
+
 def _held(laws: tuple[tuple[Law, RowLaw], ...]) -> dict[int, Hard]:
     """The hard row of each coordinate that a law holds, arrays (1, n, *batch)."""
     return {
@@ -282,7 +318,7 @@ def _stacked(parts: Sequence[Hard], like: Array | None = None) -> Hard:
 
 
 def _laws(
-    group: JointGroup | TransmissionGroup,
+    group: JointGroup | TransmissionGroup | ContactGroup,
     places: np.ndarray,
     q: Array,
     qd: Array | None,
@@ -290,7 +326,8 @@ def _laws(
 ) -> tuple[tuple[Law, RowLaw], ...]:
     """Each row law of a group and the law whose it is, arrays (n, *batch).
 
-    places: of the coordinates in the flat vectors, (k, n); q, qd: of all of them, (k, n, *batch)
+    places: of the coordinates in the flat vectors, or of what has no targets in
+        `State.engagement`, (k, n); q, qd: of all of them, (k, n, *batch)
     """
     control = interval.control
     target, speed = (
@@ -327,7 +364,7 @@ def _force_time(interval: Interval) -> Array:
     return interval.dt if interval.force_time is None else interval.force_time
 
 
-def _needs_speeds(group: JointGroup | TransmissionGroup) -> bool:
+def _needs_speeds(group: JointGroup | TransmissionGroup | ContactGroup) -> bool:
     return any(law.needs_speed for law in group.laws)
 
 
@@ -342,9 +379,11 @@ def _softens(group: JointGroup | TransmissionGroup | ConstraintGroup) -> bool:
     return group.softness is not None and group.softness.softens
 
 
-def _enabled(group: JointGroup | TransmissionGroup | ConstraintGroup) -> Array | None:
-    """1 where a joint, transmission or constraint is enabled, 0 where not, no number in between,
-    (1, n, *batch); None where none can be switched.
+def _enabled(
+    group: JointGroup | TransmissionGroup | ConstraintGroup | ContactGroup,
+) -> Array | None:
+    """1 where a joint, transmission, constraint or contact is enabled, 0 where not, no number in
+    between, (1, n, *batch); None where none can be switched.
     """
     if group.enabled is None:
         return None

@@ -8,6 +8,7 @@ from ..algebra.dense import multiply
 from ..algebra.places import looked_up, take
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import cross, over_mass
+from ..couplings.contact import DIRECTIONS
 from ..laws.law import by_row_law
 from ..laws.limits import Limits
 from ..model.groups import JointGroup
@@ -45,6 +46,7 @@ class JointImpulses:
     law: by the laws along each coordinate, shape (coordinates, *batch); limit: the part of `Limits`
     transmission: along each value of the transmissions, shape (values, *batch)
     constraint: of each row of the constraints, shape (constraint rows, *batch)
+    contact: along the directions of the contacts, shape (6, contacts, *batch)
     """
 
     wrench: Array
@@ -52,6 +54,7 @@ class JointImpulses:
     limit: Array
     transmission: Array
     constraint: Array
+    contact: Array
 
 
 def start_impulses(state: State, dt: Array, plan: Layout | None = None) -> Impulses | None:
@@ -169,7 +172,7 @@ def joint_impulses(
     wrench = jnp.zeros((6, len(system.topology.joints), *batch), impulse.dtype)
     law, limit = [], []
     node = row = 0
-    joints, transmissions, _ = system.by_kind(plan.groups)
+    joints, transmissions, _, contacts = system.by_kind(plan.groups)
     parts = zip(system.groups, joints, kinematics.joints, strict=True)
     for g, (group, rows, joint) in enumerate(parts):
         n, k = len(group.joints), group.coupling.dof
@@ -199,8 +202,15 @@ def joint_impulses(
         for row in range(group.constraint.rows):
             forces = forces.at[np.array(group.start) + row].set(impulse[row, node : node + n])
         node += n
+    on_contacts = jnp.zeros((DIRECTIONS, len(system.topology.contacts), *batch), impulse.dtype)
+    for group, rows in zip(system.contacts, contacts, strict=True):
+        members, n = np.array(group.members), len(group.members) if rows.wrenches else 0
+        for direction in rows.held + rows.coordinates:
+            Λ = impulse[rows.place(direction), node : node + n]
+            on_contacts = on_contacts.at[direction, members].set(Λ)
+        node += n
     gathered = (gather_coordinates(mechanism, parts, state) for parts in (law, limit))
-    return JointImpulses(wrench, *gathered, values, forces)
+    return JointImpulses(wrench, *gathered, values, forces, on_contacts)
 
 
 def effort_impulse(

@@ -23,7 +23,7 @@ from ..solve.tree import TreePlan
 class GroupLayout:
     """Rows of each joint of a group: first the hard ones, then one for each coordinate with laws.
 
-    A transmission's values stand for coordinates here.
+    A transmission's values and a contact's directions stand for coordinates here.
 
     wrenches: rows of the matrix of all wrenches that are taken, in this order
     bilateral: how many come first and hold without any law: of errors, and of velocities and
@@ -191,7 +191,17 @@ def _facts(system: System) -> tuple["_Group", ...]:
         )
         for group in system.constraints
     )
-    return joints + transmissions + constraints
+    contacts = tuple(
+        _Group(
+            errors=0,
+            extra=0,
+            laws=_laws(group.laws),
+            held=(),
+            bodies=tuple(zip(group.child, group.parent, strict=True)),
+        )
+        for group in system.contacts
+    )
+    return joints + transmissions + constraints + contacts
 
 
 def mechanism_of(system: System, axes: int) -> Mechanism:
@@ -200,10 +210,12 @@ def mechanism_of(system: System, axes: int) -> Mechanism:
 
 
 def engagement_size(system: System) -> int:
-    """Length of `State.engagement`: a number for each coordinate and value of a transmission, or 0
-    if no law has an engagement.
+    """Length of `State.engagement`: a number for each coordinate, value of a transmission and
+    contact, or 0 if no law has an engagement.
     """
-    return system.coordinates + system.values if layout(system).engages else 0
+    if not layout(system).engages:
+        return 0
+    return system.coordinates + system.values + len(system.topology.contacts)
 
 
 @dataclass(frozen=True)
@@ -218,7 +230,7 @@ class _Law:
 
 @dataclass(frozen=True)
 class _Group:
-    """The static facts of a group of joints or transmissions.
+    """The static facts of a group of joints, transmissions, constraints or contacts.
 
     errors, extra: rows of errors, and at velocity and acceleration level
     held: values of a transmission that no law acts on
@@ -294,7 +306,7 @@ def _layout(
     height = max([1, *(len(part_rows.wrenches) for part_rows in rows)])
     dof = {body: 6 - groups[g].errors for g, _, _, body, _ in branches}
     plan = TreePlan.of(moving, tuple((body, base, dof[body]) for *_, body, base in branches))
-    # A node is a joint, transmission or constraint that has rows: the part, and which of it.
+    # A node is a joint or other element that has rows: the part, and which of it.
     nodes = [
         (p, i)
         for p, part_rows in enumerate(rows)

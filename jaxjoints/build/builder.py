@@ -45,8 +45,22 @@ from .checks.values import (
     stacked,
 )
 from .contacts import add_contact
-from .grouping import constraint_groups, field_groups, joint_groups, transmission_groups
-from .specs import BodySpec, ConstraintSpec, FieldSpec, JointSpec, RowSoftness, TransmissionSpec
+from .grouping import (
+    constraint_groups,
+    contact_groups,
+    field_groups,
+    joint_groups,
+    transmission_groups,
+)
+from .specs import (
+    BodySpec,
+    ConstraintSpec,
+    ContactSpec,
+    FieldSpec,
+    JointSpec,
+    RowSoftness,
+    TransmissionSpec,
+)
 from .start import start_state
 
 
@@ -99,6 +113,7 @@ class SystemBuilder:
         self._transmissions: dict[str, TransmissionSpec] = {}
         self._fields: dict[str, FieldSpec] = {}
         self._constraints: dict[str, ConstraintSpec] = {}
+        self._contacts: dict[str, ContactSpec] = {}
         self._notes: list[str] = []
 
     @property
@@ -166,7 +181,7 @@ class SystemBuilder:
             velocity=None if velocity is None else read_velocity(owner, velocity),
             moving=not prescribed,
         )
-        _add("body", self._bodies, name, body)
+        self._add("body", self._bodies, name, body)
         return name
 
     def joint(
@@ -249,7 +264,7 @@ class SystemBuilder:
             q=None if q is None else _unbatched(owner, "q", q, dof),
             qd=None if qd is None else _unbatched(owner, "qd", qd, dof),
         )
-        _add("joint", self._joints, name, joint)
+        self._add("joint", self._joints, name, joint)
         self._notes += coupling_notes + law_notes + notes_on_turns(owner, coupling, laws)
         warn_of_one_component(owner, coupling, laws)
         warn_of_mass_ratio(owner, self._bodies, (child, parent))
@@ -295,7 +310,7 @@ class SystemBuilder:
             )
         switch = read_switch(owner, enabled)
         spec = TransmissionSpec(transmission, joints, laws, rows, switch)
-        _add("transmission", self._transmissions, name, spec)
+        self._add("transmission", self._transmissions, name, spec)
         self._notes += notes
         ends = [end for j in joints for end in (self._joints[j].child, self._joints[j].parent)]
         warn_of_mass_ratio(owner, self._bodies, ends)
@@ -333,7 +348,7 @@ class SystemBuilder:
                 "moves depends on where its bodies are"
             )
         spec = ConstraintSpec(constraint, bodies, rows, read_switch(owner, enabled))
-        _add("constraint", self._constraints, name, spec)
+        self._add("constraint", self._constraints, name, spec)
         warn_of_mass_ratio(owner, self._bodies, bodies)
         return name
 
@@ -356,7 +371,7 @@ class SystemBuilder:
                     raise ValueError(
                         f"{owner}: {body!r} moves as prescribed, whatever the forces; leave it out"
                     )
-        _add("field", self._fields, name, FieldSpec(read_field(owner, field), bodies))
+        self._add("field", self._fields, name, FieldSpec(read_field(owner, field), bodies))
         return name
 
     def build(self, *, rough: bool = False) -> tuple[System, State]:
@@ -382,6 +397,7 @@ class SystemBuilder:
             transmissions=tuple(self._transmissions),
             fields=tuple(self._fields),
             constraints=tuple(self._constraints),
+            contacts=tuple(self._contacts),
             moving=tuple(body.moving for body in bodies.values()),
             notes=tuple(self._notes),
         )
@@ -394,6 +410,7 @@ class SystemBuilder:
             transmissions=transmission_groups(self._transmissions, list(joints), groups),
             fields=field_groups(self._fields, index, topology.moving),
             constraints=constraint_groups(self._constraints, index),
+            contacts=contact_groups(self._contacts, index),
             topology=topology,
         )
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(system))
@@ -408,6 +425,27 @@ class SystemBuilder:
         )
         check_fields_at_start(system, state)
         return system, state
+
+    def _add(self, element: str, specs: dict[str, Any], name: str, spec: Any) -> None:
+        """Add an element under a new name; ValueError for a name that exists or is no string.
+
+        What is read by the names of joints and contacts would not tell apart two of one name.
+        """
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"{element} {name!r}: a name is a string of at least one character")
+        if name in specs:
+            first = list(specs).index(name)
+            raise ValueError(
+                f"{element} {name!r} is defined twice: as {element} {first} ({specs[name]}) and as "
+                f"{element} {len(specs)} ({spec}); rename one"
+            )
+        for other, taken in (("joint", self._joints), ("contact", self._contacts)):
+            if element in ("joint", "contact") and name in taken:
+                raise ValueError(
+                    f"{element} {name!r} ({spec}): {other} {name!r} ({taken[name]}) has this name; "
+                    "rename one"
+                )
+        specs[name] = spec
 
     def _row_softness(self, owner: str, softness: AnySoftness | None, rows: int) -> RowSoftness:
         """The softness of bilateral rows, the builder's by default, with numbers for each row."""
@@ -457,16 +495,3 @@ def _present(specs: Mapping[str, Any], field: str) -> dict[str, Any]:
     """One field of all elements, by name, where it is not None."""
     values = {name: getattr(spec, field) for name, spec in specs.items()}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _add(element: str, specs: dict[str, Any], name: str, spec: Any) -> None:
-    """Add an element under a new name; ValueError for a name that exists or is no string."""
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"{element} {name!r}: a name is a string of at least one character")
-    if name in specs:
-        first = list(specs).index(name)
-        raise ValueError(
-            f"{element} {name!r} is defined twice: as {element} {first} ({specs[name]}) and as "
-            f"{element} {len(specs)} ({spec}); rename one"
-        )
-    specs[name] = spec

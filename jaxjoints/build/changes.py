@@ -24,6 +24,7 @@ OF_ROWS = ("laws", "erp", "cfm", "softness", "enabled")
 OF_JOINT = ("coupling", "frame_C", "frame_D", *OF_ROWS, "max_effort")
 OF_CONSTRAINT = ("constraint", "erp", "cfm", "softness", "enabled")
 OF_TRANSMISSION = ("transmission", *OF_ROWS)
+OF_CONTACT = ("geometry", "frame_C", "frame_D", "laws", "enabled")
 
 
 def with_joint(self: System, name: str, **changes: Any) -> System:
@@ -51,10 +52,22 @@ def with_joint(self: System, name: str, **changes: Any) -> System:
     >>> print(system.joint("elbow").laws[0].upper)
     2.0
     """
+    if name in self.topology.contacts:
+        raise KeyError(f"{name!r} is a contact and no joint; change it with `with_contact`")
     place = located(self.groups, "joint", self.topology.joints, name)
     if changes.get("cfm") is not None:
         _check_softness(self, name, changes["cfm"])
     return _changed(self, "groups", place, name, changes, "coupling", OF_JOINT)
+
+
+def with_contact(self: System, name: str, **changes: Any) -> System:
+    """The system with some numbers of a contact changed, as in `with_joint`.
+
+    changes: fields of the contact's geometry, such as `point_C` of a `ContactPoint`; `geometry`,
+        `frame_C`, `frame_D`, `laws`, laws by their type, `enabled`
+    """
+    place = located(self.contacts, "contact", self.topology.contacts, name)
+    return _changed(self, "contacts", place, name, changes, "geometry", OF_CONTACT)
 
 
 def with_transmission(self: System, name: str, **changes: Any) -> System:
@@ -88,6 +101,7 @@ def with_constraint(self: System, name: str, **changes: Any) -> System:
 
 # Methods where users look for them: see `start_state`.
 System.with_joint = with_joint
+System.with_contact = with_contact
 System.with_transmission = with_transmission
 System.with_field = with_field
 System.with_constraint = with_constraint
@@ -104,16 +118,16 @@ def _changed(
 ) -> System:
     """The system with some numbers of one element changed.
 
-    kind: "groups", "transmissions", "fields" or "constraints"; place: of the element's group there,
-        and in it
+    kind: "groups", "contacts", "transmissions", "fields" or "constraints"; place: of the element's
+        group there, and in it
     record: the field of the group whose own fields may be named; fields: those of the group
     """
     groups, (g, i) = getattr(system, kind), place
     built = jax.tree.unflatten(jax.tree.structure(system), system.topology.shapes)
     built = getattr(built, kind)[g]
-    ranks = jax.tree.map(len, built, is_leaf=_is_shape)
+    ranks = jax.tree.map(len, built, is_leaf=is_shape)
     # Of one element: without the axis of elements.
-    shapes = jax.tree.map(lambda shape: shape[:-1], built, is_leaf=_is_shape)
+    shapes = jax.tree.map(lambda shape: shape[:-1], built, is_leaf=is_shape)
     owner, old = f"{groups[g].element} {name!r}", groups[g].member(i, ranks)
     inner = {f.name for f in dataclasses.fields(getattr(old, record)) if f.name not in fields}
     laws = {law_name(law): j for j, law in enumerate(getattr(old, "laws", ()))}
@@ -190,7 +204,7 @@ def _fitted(path: str, old: Any, new: Any, shape: Any) -> Any:
         if len(new) != len(old):
             raise ValueError(
                 f"{path} has {len(new)} records and was built with {len(old)}; add or leave out "
-                "one where the joint is built"
+                "one where it is built"
             )
         return tuple(
             _fitted(f"{path}[{j}]", *parts)
@@ -238,6 +252,6 @@ def law_name(law: Law) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(law).__name__).lower()
 
 
-def _is_shape(value: Any) -> bool:
+def is_shape(value: Any) -> bool:
     """Whether a value is the shape of a number, which has an axis of elements, and no records."""
     return isinstance(value, tuple) and bool(value) and isinstance(value[0], int)

@@ -1,4 +1,4 @@
-"""`SystemBuilder.contact`: two shapes that touch, as one joint for each possible contact point."""
+"""`SystemBuilder.contact`: where two shapes may touch, one contact for each possible point."""
 
 from typing import Any
 
@@ -6,56 +6,103 @@ import jax.numpy as jnp
 
 from ..algebra.compiler import is_traced
 from ..algebra.spatial import Pose
-from ..couplings.contact import Contact
+from ..couplings.contact import DIRECTIONS, NORMAL, Contact, ContactGeometry, ContactPoint
 from ..couplings.shapes import Shape, candidates, no_gap_function
 from ..laws.contact import contact_laws
 from ..model.system import WORLD
-from .checks.values import precision, read_pose
+from .checks.joints import check_ends, read_switch, warn_of_mass_ratio
+from .checks.laws import read_laws
+from .checks.values import float_leaves, precision, read_pose
+from .specs import ContactSpec
 
 
 def add_contact(
     self: Any,
     name: str,
-    shape_C: Shape,
-    shape_D: Shape,
+    shape_C: Shape | ContactPoint,
+    shape_D: Shape | None = None,
     *,
     child: str,
     parent: str = WORLD,
     frame_C: Any = None,
     frame_D: Any = None,
+    laws: Any = None,
+    enabled: bool | None = None,
+    allow_active: bool = False,
     **surface: Any,
 ) -> tuple[str, ...]:
-    """Let the shapes of two bodies touch; returns the names of the joints that this adds.
+    """Let the shapes of two bodies touch; returns the names of the contacts that this adds.
 
-    Each possible contact point is one joint with a `Contact` coupling. A single one is named
-    `name`, several are named `name`/0, `name`/1, …: a box on a half-space has eight, at its
-    corners, and a capsule two, at its ends.
+    Each possible contact point is one contact. A single one is named `name`, several are named
+    `name`/0, `name`/1, …: a box on a half-space has eight, at its corners, and a capsule two, at
+    its ends. Contacts have no coordinates: `gaps`, `contact_speeds`, `Info.contact_force` and
+    `readout` say where they are and what they do, `System.with_contact` changes their numbers.
 
     shape_C, shape_D: shapes of child and parent, each placed by its frame C or D; see `touches` for
-        the pairs that can touch
+        the pairs that can touch. Or a `ContactPoint` alone, whose numbers a collision detection
+        sets in each step
     child, parent, frame_C, frame_D: as in `joint`
+    laws: along the directions of a contact (see `ContactGeometry`), in place of those of `surface`
+    enabled, allow_active: as in `joint`
     surface: friction, softness and restitution: the arguments of `contact_laws`
 
     Raises: ValueError naming the contact, the argument, its value and the rule.
     """
     owner = f"contact {name!r}"
+    check_ends(owner, self._bodies, child, parent)
     frame_C = read_pose(owner, "frame_C", frame_C)
     frame_D = read_pose(owner, "frame_D", frame_D)
-    laws = contact_laws(owner=owner, **surface)
+    if laws is None:
+        laws = contact_laws(owner=owner, **surface)
+    elif surface:
+        raise ValueError(f"{owner}: give laws or {', '.join(surface)}, not both")
     points = _contact_points(owner, shape_C, shape_D)
     names = [name] if len(points) == 1 else [f"{name}/{i}" for i in range(len(points))]
-    for joint, (coupling, in_shape_C, in_shape_D) in zip(names, points, strict=True):
-        frames = {"frame_C": frame_C @ in_shape_C, "frame_D": frame_D @ in_shape_D}
-        self.joint(joint, coupling, child=child, parent=parent, laws=laws, **frames)
+    for one, (geometry, in_shape_C, in_shape_D) in zip(names, points, strict=True):
+        checked, notes = read_laws(
+            f"contact {one!r}", laws, dof=DIRECTIONS, erp=self._erp, allow_active=allow_active
+        )
+        _check_directions(owner, checked)
+        spec = ContactSpec(
+            geometry,
+            child,
+            parent,
+            frame_C @ in_shape_C,
+            frame_D @ in_shape_D,
+            checked,
+            read_switch(owner, enabled),
+        )
+        self._add("contact", self._contacts, one, spec)
+        self._notes += notes
+    warn_of_mass_ratio(owner, self._bodies, (child, parent))
     return tuple(names)
 
 
-def _contact_points(owner: str, shape_C: Any, shape_D: Any) -> list[tuple[Contact, Pose, Pose]]:
-    """The coupling of each contact point of two shapes, and its C and D in the shapes' frames.
+def _check_directions(owner: str, laws: Any) -> None:
+    """Raise ValueError for no law along the normal, and for one that holds a place elsewhere."""
+    if not any(law.coordinate == NORMAL for law in laws):
+        raise ValueError(
+            f"{owner}: no law keeps its bodies apart; give one along the normal (coordinate "
+            f"{NORMAL}), such as ContactLimits()"
+        )
+    for law in laws:
+        if law.holds and law.coordinate != NORMAL:
+            raise ValueError(
+                f"{owner}: {type(law).__name__} on coordinate {law.coordinate} holds a place, and "
+                f"of a contact's directions only the normal (coordinate {NORMAL}) has one, the gap"
+            )
+
+
+def _contact_points(
+    owner: str, shape_C: Any, shape_D: Any
+) -> list[tuple[ContactGeometry, Pose, Pose]]:
+    """The geometry of each contact point of two shapes, and its C and D in the shapes' frames.
 
     Raises: ValueError for a value that is no shape, lengths out of range, and a pair of shapes
         without a gap function.
     """
+    if isinstance(shape_C, ContactGeometry):
+        return [_as_given(owner, shape_C, shape_D)]
     for field, shape in (("shape_C", shape_C), ("shape_D", shape_D)):
         if not isinstance(shape, Shape):
             hint = "write Point()" if isinstance(shape, type) else "give one such as Sphere(0.1)"
@@ -69,5 +116,21 @@ def _contact_points(owner: str, shape_C: Any, shape_D: Any) -> list[tuple[Contac
     points = []
     for part_C, origin_C, part_D, origin_D in pairs:
         origins = (jnp.asarray(origin, precision()) for origin in (origin_C, origin_D))
-        points.append((Contact(part_C, part_D), *map(Pose.translation, origins)))
+        geometry = float_leaves(owner, Contact(part_C, part_D))
+        points.append((geometry, *map(Pose.translation, origins)))
     return points
+
+
+def _as_given(owner: str, geometry: Any, shape_D: Any) -> tuple[ContactGeometry, Pose, Pose]:
+    """A contact that is one point already, and its C and D in the frames that are given."""
+    if shape_D is not None:
+        raise ValueError(
+            f"{owner}: shape_D {shape_D!r} beside a {type(geometry).__name__}, which says where "
+            "the bodies touch; leave it out"
+        )
+    geometry = float_leaves(f"{owner}: {type(geometry).__name__}", geometry)
+    problem = None if is_traced(geometry) else geometry.check()
+    if problem:
+        raise ValueError(f"{owner}: {type(geometry).__name__} {problem}")
+    here = Pose.identity(dtype=precision())
+    return geometry, here, here

@@ -1,4 +1,4 @@
-"""Stacks joints, transmissions and fields of one type into the groups of a `System`."""
+"""Stacks joints, contacts, transmissions and fields of one type into the groups of a `System`."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -6,10 +6,23 @@ from typing import Any
 import jax
 from jax import Array
 
-from ..model.groups import ConstraintGroup, FieldGroup, JointGroup, TransmissionGroup
+from ..model.groups import (
+    ConstraintGroup,
+    ContactGroup,
+    FieldGroup,
+    JointGroup,
+    TransmissionGroup,
+)
 from ..model.system import WORLD_INDEX
 from .checks.values import stacked
-from .specs import ConstraintSpec, FieldSpec, JointSpec, TransmissionSpec, structure_and_shapes
+from .specs import (
+    ConstraintSpec,
+    ContactSpec,
+    FieldSpec,
+    JointSpec,
+    TransmissionSpec,
+    structure_and_shapes,
+)
 
 
 def joint_groups(
@@ -117,6 +130,30 @@ def constraint_groups(
             )
         )
     return tuple(result)
+
+
+def contact_groups(
+    contacts: Mapping[str, ContactSpec], body_index: Mapping[str, int]
+) -> tuple[ContactGroup, ...]:
+    """Contacts in groups, in each of which geometries and laws have the same types and shapes.
+
+    body_index: index of each body by name, the world included
+    """
+    by_key: dict[Hashable, list[tuple[int, ContactSpec]]] = {}
+    for member, spec in enumerate(contacts.values()):
+        by_key.setdefault(structure_and_shapes(spec.stacked_fields), []).append((member, spec))
+    groups = []
+    for elements in by_key.values():
+        members, same = zip(*elements, strict=True)
+        groups.append(
+            ContactGroup(
+                **_stacked([spec.stacked_fields for spec in same]),
+                members=members,
+                child=tuple(body_index[spec.child] for spec in same),
+                parent=tuple(body_index[spec.parent] for spec in same),
+            )
+        )
+    return tuple(groups)
 
 
 def field_groups(

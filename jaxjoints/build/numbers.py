@@ -17,6 +17,7 @@ from .changes import law_name
 KINDS = {
     "body": "bodies",
     "joint": "joints",
+    "contact": "contacts",
     "transmission": "transmissions",
     "constraint": "constraints",
     "field": "fields",
@@ -46,8 +47,8 @@ def number(self: System, path: str) -> Any:
         - "body.arm.mass", "body.arm.com", "body.arm.inertia"
         - "joint.elbow.coupling.axis", "joint.elbow.frame_D.q", "joint.elbow.limits.stiffness": the
           fields of what `System.joint` returns, laws by their type or as "laws.0"
-        - "transmission.belt.…", "constraint.hold.…", "field.wind.…", likewise by what the methods
-          of these names return
+        - "contact.sole.contact_friction.mu", "transmission.belt.…", "constraint.hold.…",
+          "field.wind.…", likewise by what the methods of these names return
         "body.arm" is a record of its three numbers
 
     Raises: ValueError for an unknown path, with near matches.
@@ -160,7 +161,7 @@ def _check_body(path: str, fields: list[str]) -> None:
 def _shortcuts(element: Any) -> dict[str, str]:
     """Names that stand for a law by its type or a field of the record, with where they are."""
     found = {}
-    for record in ("coupling", "transmission", "constraint", "field"):
+    for record in ("coupling", "geometry", "transmission", "constraint", "field"):
         if (inner := getattr(element, record, None)) is not None:
             fields = dataclasses.fields(inner)
             found |= {f.name: record for f in fields if not f.metadata.get("static")}

@@ -1,4 +1,4 @@
-"""What the builder knows of each body, joint, transmission and field before the system is built."""
+"""What the builder knows of each body, joint, contact and so on before the system is built."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from jax import Array
 
 from ..algebra.compiler import is_traced
 from ..algebra.spatial import Pose
+from ..couplings.contact import ContactGeometry
 from ..couplings.coupling import Coupling
 from ..laws.constraints import Constraint
 from ..laws.fields import Field
@@ -135,6 +136,28 @@ class ConstraintSpec:
     def stacked_fields(self) -> dict[str, Any]:
         """Fields of the `ConstraintGroup` whose leaves have an axis of constraints."""
         return {"constraint": self.constraint, "enabled": self.enabled} | vars(self.softness)
+
+
+@dataclass(frozen=True)
+class ContactSpec:
+    """A contact, its records checked; fields as in a `ContactGroup`, bodies by their names."""
+
+    geometry: ContactGeometry
+    child: str
+    parent: str
+    frame_C: Pose
+    frame_D: Pose
+    laws: tuple[Law, ...]
+    enabled: np.ndarray | None
+
+    def __str__(self) -> str:
+        return f"{type(self.geometry).__name__} of {self.child!r} on {self.parent!r}"
+
+    @property
+    def stacked_fields(self) -> dict[str, Any]:
+        """Fields of the `ContactGroup` whose leaves have an axis of contacts."""
+        names = ("geometry", "frame_C", "frame_D", "laws", "enabled")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,17 @@ from ..algebra.compiler import is_traced, quickly
 from ..algebra.dense import inverse, multiply, multiply_transposed
 from ..algebra.pytree import expand, expand_trailing, map_trailing, replace
 from ..algebra.spatial import Pose, transform_twist, twist_of
-from ..assembly.engagement import engaged_after, value_indices
+from ..assembly.engagement import Group, contact_indices, engaged_after, value_indices
 from ..assembly.impulses import no_forces
 from ..assembly.layout import engagement_size, mechanism_of
 from ..couplings.coupling import Coupling, Residual
 from ..laws.limits import Limits, Lock
 from ..model.branches import spanning_branches
-from ..model.groups import JointGroup, TransmissionGroup
+from ..model.groups import ContactGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     body_twists,
     coordinate_indices,
+    prepare,
     system_kinematics,
     transmission_rows,
     with_unit_quaternions,
@@ -62,12 +63,10 @@ def start_state(
     2. From these bodies and the world on, breadth first and in the order in which joints were
        added, each joint places the body at its other end by its q and qd, zero by default. Joints
        of which q or qd are given come first, so that what is given counts. Of the others, joints
-       with six coordinates, which hold nothing, place what no other joint reaches. Contacts place
-       no bodies.
+       with six coordinates, which hold nothing, place what no other joint reaches.
     3. A body that no joint connects to those stands with its frame on the world's, at rest, and is
        where its joints go on from.
-    4. A joint that closes a loop, and a contact, gets the coordinates that follow from the poses of
-       its two bodies.
+    4. A joint that closes a loop gets the coordinates that follow from the poses of its two bodies.
 
     q, qd: coordinates [m or rad] and their speeds of a joint, a number or shape (dof, *batch). For
         a joint of step 4, q chooses the turn in which an angle is counted
@@ -83,8 +82,8 @@ def start_state(
         whose pose is not finite.
     Warns: joints whose frames do not meet or whose bodies move off them, joints that slip although
         they roll, transmissions whose values are not 0 or do not stay so, constraints whose errors
-        are not 0 or whose rows the velocities do not fit, and coordinates and values outside their
-        limits.
+        are not 0 or whose rows the velocities do not fit, coordinates and values outside their
+        limits, and contacts whose bodies overlap.
     """
     topology = system.topology
     ends = _ends(system)
@@ -203,19 +202,18 @@ def _engaged(system: System, state: State) -> Array:
     system: with all batch axes
     """
     engagement = none = jnp.zeros_like(state.engagement)
-    for group, places, q in _along_laws(system, state.q):
+    for group, places, q in _along_laws(system, state):
         engagement = engaged_after(group, places, q, 0 * q, none, engagement)
     return engagement
 
 
-def _along_laws(
-    system: System, q: Array
-) -> Iterator[tuple[JointGroup | TransmissionGroup, np.ndarray, Array]]:
-    """What laws act along: each group of joints or transmissions, the places of its coordinates or
-    values in `State.engagement`, and what they are, (k, n, *batch).
+def _along_laws(system: System, state: State) -> Iterator[tuple[Group, np.ndarray, Array]]:
+    """What laws act along: each group of joints, transmissions or contacts, the places of its
+    coordinates, values or gaps in `State.engagement`, and what they are, (k, n, *batch).
 
     system: with all batch axes
     """
+    q = state.q
     for group in system.groups:
         places = coordinate_indices(group)
         yield group, places, q[places]
@@ -228,6 +226,18 @@ def _along_laws(
         )
         value = map_trailing(lambda t, q: t.value(q), q.ndim, group.transmission, q[slots])
         yield group, value_indices(system, group), value
+    if system.contacts:
+        for group, gap in zip(system.contacts, _gaps(system, state), strict=True):
+            yield group, contact_indices(system, group), gap[None]
+
+
+@quickly
+def _gaps(system: System, state: State) -> list[Array]:
+    """Gaps of the contacts of each group [m], (contacts, *batch)."""
+    mechanism = prepare(system, state.time.ndim)
+    contacts = system_kinematics(mechanism, with_unit_quaternions(state)).contacts
+    gaps = [contact.frame.gap for contact in contacts]
+    return [jnp.broadcast_to(gap, (*gap.shape[:1], *state.time.shape)) for gap in gaps]
 
 
 @dataclass(frozen=True)
@@ -490,17 +500,24 @@ def _warn_of_slip(joint, kind, slip, size) -> None:
 
 
 def _warn_of_limits(system: System, state: State) -> None:
-    """Warn once for each bound that a coordinate or a transmission's value violates at the start.
+    """Warn once for each bound that a coordinate, a transmission's value or a gap violates at the
+    start.
 
     system: with all batch axes
     """
     if is_traced((system, state)):
         return
     rounding = _rounding(state.q.dtype)
-    names = {"joint": system.topology.joints, "transmission": system.topology.transmissions}
-    for group, _, q in _along_laws(system, np.asarray(state.q)):
-        what = "coordinate" if isinstance(group, JointGroup) else "value"
-        for law in group.laws:
+    topology = system.topology
+    names = {
+        JointGroup: (topology.joints, "coordinate {}"),
+        TransmissionGroup: (topology.transmissions, "value {}"),
+        ContactGroup: (topology.contacts, "its gap"),
+    }
+    for group, _, q in _along_laws(system, jax.tree.map(np.asarray, state)):
+        known, what = names[type(group)]
+        # Of a contact the gap alone has a value.
+        for law in (law for law in group.laws if law.coordinate < len(q)):
             sides = next((x for kind, x in BOUNDS.items() if isinstance(law, kind)), ())
             for field, sign in sides:
                 bound = getattr(law, field)
@@ -513,9 +530,9 @@ def _warn_of_limits(system: System, state: State) -> None:
                 for i in np.flatnonzero(outside.any(axis=tuple(range(1, values.ndim)))):
                     worst = np.unravel_index(np.argmin(gap[i]), gap[i].shape)
                     warnings.warn(
-                        f"{group.element} {names[group.element][group.members[i]]!r}: {what} "
-                        f"{law.coordinate} starts at {values[i][worst]:.6g}, outside its {field} "
-                        f"{bounds[i][worst]:.6g} by {-gap[i][worst]:.3g}",
+                        f"{group.element} {known[group.members[i]]!r}: "
+                        f"{what.format(law.coordinate)} starts at {values[i][worst]:.6g}, outside "
+                        f"its {field} {bounds[i][worst]:.6g} by {-gap[i][worst]:.3g}",
                         stacklevel=4,
                     )
 

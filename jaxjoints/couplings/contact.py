@@ -1,7 +1,7 @@
-"""Contacts: two bodies that may touch in a point, with coordinates on which laws act."""
+"""Contacts: where two bodies may touch in a point, and the directions along which laws act."""
 
-from abc import abstractmethod
-from typing import ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,70 +9,92 @@ from jax import Array
 
 from ..algebra.pytree import Numbers, struct
 from ..algebra.spatial import Pose, basis, cross, dot, unit
-from .coupling import Coupling, CouplingRows
 from .shapes import Shape, Touch, candidates, no_gap_function, touch, wide
-from .wrench import about, check_axis, stack_rows
+from .wrench import check_axis
 
-
-class _Contact(Coupling):
-    """A contact: no bilateral rows, and six coordinates of which only the gap has a value.
-
-    The other five are 0 and have speeds alone, because the path of the contact point over a body is
-    not a function of the pose.
-
-    q[0]: gap [m]; its row is a unit force at the contact point along the normal n out of D
-    q[1], q[2]: speeds are the slip of C's point relative to D's along t₁ and t₂ = n × t₁ [m/s]
-    q[3], q[4], q[5]: speeds are the angular velocity about t₁, t₂ (rolling) and n (spin) [rad/s]
-    """
-
-    dof: ClassVar[int] = 6
-    batched: ClassVar[bool] = True
-    places_bodies: ClassVar[bool] = False
-
-    @abstractmethod
-    def touch(self, T: Pose) -> tuple[Touch, Array]:
-        """Gap, point and normal at the pose T = T_CD, and the tangent t₁ in D."""
-
-    def pose(self, q: Array) -> Pose:
-        """Raises: the coordinates of a contact do not determine a pose (`places_bodies`)."""
-        raise NotImplementedError(
-            f"the coordinates of a {type(self).__name__} do not determine a pose: five of them are "
-            "speeds alone"
-        )
-
-    def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`. All rows are wrenches at the contact point."""
-        contact, tangent = self.touch(T)
-        arm = T.rotate_inverse(contact.point - T.p)
-        n, t1 = T.rotate_inverse(contact.normal), T.rotate_inverse(tangent)
-        t2 = cross(n, t1)
-
-        def at_point(force):
-            return jnp.concatenate(jnp.broadcast_arrays(force, cross(arm, force)), axis=0)
-
-        W = stack_rows(at_point(n), at_point(t1), at_point(t2), about(t1), about(t2), about(n))
-        gap = jnp.broadcast_to(contact.gap, T.p.shape[1:])[None]
-        none = jnp.zeros_like(T.p[:0])
-        return CouplingRows(W, none, jnp.concatenate([gap, *[0 * gap] * 5]), none)
+# What laws of a contact act along, by `Law.coordinate`: the normal n, where the gap is; slip along
+# the tangents t₁ and t₂; rolling about these; spin about the normal.
+NORMAL, SLIP, ROLL, SPIN = 0, (1, 2), (3, 4), 5
+DIRECTIONS = 6
 
 
 @struct
-class Contact(_Contact):
+class ContactFrame:
+    """A contact in the axes of some frame, arrays (…, *batch).
+
+    gap: between the surfaces [m], negative where they overlap
+    point: where the forces act [m]; normal, tangent: n out of the parent into the child, and t₁,
+        unit vectors; t₂ = n × t₁
+    """
+
+    gap: Array
+    point: Array
+    normal: Array
+    tangent: Array
+
+    def seen_from(self, T: Pose) -> "ContactFrame":
+        """The contact in the frame in which its own has the pose T."""
+        return ContactFrame(
+            self.gap, T.apply(self.point), T.rotate(self.normal), T.rotate(self.tangent)
+        )
+
+    def wrenches(self, directions: Sequence[int]) -> Array:
+        """Wrenches of unit forces on the child along some directions, moments about the origin,
+        shape (6, directions, *batch).
+        """
+        n, t1 = jnp.broadcast_arrays(self.normal, self.tangent)
+        t2, none = cross(n, t1), jnp.zeros_like(n)
+        axes = {NORMAL: n, SPIN: n} | dict(zip((*SLIP, *ROLL), (t1, t2, t1, t2), strict=True))
+
+        def wrench(k):
+            if k in (*ROLL, SPIN):
+                return jnp.concatenate([none, axes[k]])
+            return jnp.concatenate([axes[k], cross(self.point, axes[k])])
+
+        return jnp.stack([wrench(k) for k in directions], axis=1)
+
+
+class ContactGeometry(ABC):
+    """Where two bodies may touch: base of `Contact` and `ContactPoint`, frozen records.
+
+    A contact has no coordinates: the path of the contact point over a body is not a function of the
+    pose. It has a gap, and six directions along which laws act, by their `coordinate`:
+
+    0: the normal n out of D, at the contact point; its speed is the rate of the gap [m/s]
+    1, 2: slip of C's point relative to D's along t₁ and t₂ = n × t₁ [m/s]
+    3, 4, 5: angular velocity about t₁, t₂ (rolling) and n (spin) [rad/s]
+    """
+
+    @abstractmethod
+    def touch(self, T: Pose) -> tuple[Touch, Array]:
+        """Gap, point and normal at the pose T = T_CD, and the tangent t₁, in D; elementwise."""
+
+    @abstractmethod
+    def check(self) -> str | None:
+        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+
+    def at(self, T: Pose) -> ContactFrame:
+        """The contact at the pose T = T_CD, in C."""
+        contact, tangent = self.touch(T)
+        return ContactFrame(
+            jnp.broadcast_to(contact.gap, T.p.shape[1:]),
+            T.rotate_inverse(contact.point - T.p),
+            *(T.rotate_inverse(x) for x in (contact.normal, tangent)),
+        )
+
+
+@struct
+class Contact(ContactGeometry):
     """Contact of two shapes that may touch in one point, such as a sphere and a half-space.
 
     C is fixed on the child body and places shape_C, D is fixed on the parent body and places
-    shape_D. There are no bilateral rows. `Limits(lower=0.0)` on coordinate 0 keeps the bodies apart
-    and `CoulombFriction` on the others resists; `contact_laws` makes these laws, and
-    `SystemBuilder.contact` makes the joints of any two shapes with them.
+    shape_D. `SystemBuilder.contact` makes all such contacts of any two shapes, with laws that keep
+    the bodies apart and resist slip.
 
-    The normal n points out of shape_D into shape_C. The tangents are t₁ and t₂ = n × t₁.
-
-    q[0]: gap between the surfaces [m], zero where they touch, positive where they are apart,
-        negative where they overlap
-    q[1], q[2]: always 0; their speeds are the slip along t₁ and t₂ [m/s], positive where C's point
-        moves in the direction of the tangent relative to D's
-    q[3], q[4], q[5]: always 0; their speeds are the angular velocity of C relative to D about t₁
-        and t₂ (rolling) and about n (spin) [rad/s], positive by the right-hand rule
+    The normal n points out of shape_D into shape_C. The tangents are t₁ and t₂ = n × t₁. The gap
+    between the surfaces [m] is zero where they touch, positive where they are apart, negative where
+    they overlap. Slip is positive where C's point moves in the direction of the tangent relative to
+    D's, rolling and spin by the right-hand rule.
 
     If shape_D is a half-space, t₁ and t₂ are x and y of D. On other shapes they jump where the
     normal crosses the x–y plane of D. Where the axes of two round shapes intersect, the normal is
@@ -83,20 +105,20 @@ class Contact(_Contact):
 
     >>> from jaxjoints.couplings.shapes import HalfSpace, Sphere
     >>> ball = Contact(Sphere(radius=0.5), HalfSpace())
-    >>> print(ball.coordinates(Pose.along_z(0.75)))
-    [0.25 0.   0.   0.   0.   0.  ]
+    >>> print(ball.at(Pose.along_z(0.75)).gap)
+    0.25
     """
 
     shape_C: Shape
     shape_D: Shape
 
     def touch(self, T: Pose) -> tuple[Touch, Array]:
-        """See `_Contact.touch`."""
+        """See `ContactGeometry.touch`."""
         contact = touch(self.shape_C, self.shape_D, T)
         return contact, basis(contact.normal)[0]
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
+        """See `ContactGeometry.check`."""
         for field in ("shape_C", "shape_D"):
             shape = getattr(self, field)
             if not isinstance(shape, Shape):
@@ -109,23 +131,23 @@ class Contact(_Contact):
             return no_gap_function(self.shape_C, self.shape_D)
         if len(pairs) > 1:
             return (
-                f"touches in {len(pairs)} points; use `SystemBuilder.contact`, which makes a joint "
-                "for each"
+                f"touches in {len(pairs)} points; give both shapes to `SystemBuilder.contact`, "
+                "which makes a contact for each"
             )
         return None
 
 
 @struct
-class ContactPoint(_Contact):
+class ContactPoint(ContactGeometry):
     """Contact whose points and normal are parameters, set in each step by a collision detection.
 
     C is fixed on the child body, D on the parent body. point_C and point_D are the points of the
     two bodies where they touch or are nearest to each other. The gap is the distance of these
-    points along the normal; it changes with the motion of the bodies until `System.with_joint` sets
-    other points. Contact forces act at `point_C`.
+    points along the normal; it changes with the motion of the bodies until `System.with_contact`
+    sets other points. Contact forces act at `point_C`.
 
-    q: as in `Contact`. The gap [m] is zero where point_C lies in the plane through point_D normal
-        to `normal`, and positive on the side to which the normal points.
+    The gap [m] is zero where point_C lies in the plane through point_D normal to `normal`, and
+    positive on the side to which the normal points.
 
     point_C: in C [m], shape (3,)
     point_D: in D [m], shape (3,)
@@ -134,8 +156,8 @@ class ContactPoint(_Contact):
         the normal is removed. None for an arbitrary direction normal to `normal`.
 
     >>> foot = ContactPoint(point_C=(0.0, 0.0, -0.5))
-    >>> print(foot.coordinates(Pose.along_z(0.75)))
-    [0.25 0.   0.   0.   0.   0.  ]
+    >>> print(foot.at(Pose.along_z(0.75)).gap)
+    0.25
 
     Source: the contact joint of ODE's manual.
     """
@@ -161,7 +183,7 @@ class ContactPoint(_Contact):
         return cls(T.rotate_inverse(offset), point_D, normal, tangent)
 
     def touch(self, T: Pose) -> tuple[Touch, Array]:
-        """See `_Contact.touch`."""
+        """See `ContactGeometry.touch`."""
         normal = unit(wide(self.normal, T))
         point = T.apply(wide(self.point_C, T))
         gap = dot(normal, point - wide(self.point_D, T))
@@ -171,7 +193,7 @@ class ContactPoint(_Contact):
         return Touch(gap, point, normal), unit(tangent - dot(normal, tangent)[None] * normal)
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
+        """See `ContactGeometry.check`."""
         for field in ("point_C", "point_D"):
             if np.shape(getattr(self, field)) != (3,):
                 return f"{field} has shape {np.shape(getattr(self, field))}; a point has 3"

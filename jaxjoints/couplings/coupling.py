@@ -91,7 +91,7 @@ class Coupling(ABC):
         of G have unit length and right angles, to each other and to those of N; but for a `Chart`
         with another `complement` or `length`
     places_bodies: True where the builder may place bodies at the start by the coordinates; False
-        for contacts, whose coordinates do not determine a pose
+        where these do not determine a pose
     """
 
     dof: ClassVar[int]

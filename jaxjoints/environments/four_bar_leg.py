@@ -12,6 +12,7 @@ from ..couplings.rotary import Hinge
 from ..couplings.shapes import HalfSpace, Sphere
 from ..laws.limits import Limits
 from ..laws.springs import SpringDamper
+from ..model.measures import gaps
 from ..model.state import State
 from ..schemes.semi_implicit_euler import SemiImplicitEuler
 from .environment import Environment
@@ -47,15 +48,13 @@ class FourBarLeg(Environment):
         # A rigid displacement: the loop stays closed.
         position = self.start.position.at[2].add(x)
         q = self.start.q.at[self.places("trunk")[1]].add(x)
-        q = q.at[self.places("foot")[0]].add(x)
         return replace(self.start, position=position, q=q)
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
         """See `Environment`."""
         trunk, crank = self.places("trunk"), self.places("crank")
-        gap = self.places("foot")[:1]
-        parts = [state.q[trunk[1:]], state.q[crank], qd[trunk] / 2, qd[crank] / 10, state.q[gap]]
-        return jnp.concatenate(parts)
+        parts = [state.q[trunk[1:]], state.q[crank], qd[trunk] / 2, qd[crank] / 10]
+        return jnp.concatenate([*parts, gaps(self.system, state)])
 
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array

@@ -1,7 +1,7 @@
 """Laws of a contact: what keeps its bodies apart, and friction along and about its directions.
 
-They act on the coordinates of a `Contact` or `ContactPoint`: 0 the gap, 1 and 2 slip along its two
-tangents, 3 and 4 rolling about these, 5 spin about the normal.
+They act along the directions of a contact (`ContactGeometry`): 0 the normal, where the gap is, 1
+and 2 slip along its two tangents, 3 and 4 rolling about these, 5 spin about the normal.
 """
 
 from typing import Any, ClassVar
@@ -12,11 +12,10 @@ import numpy as np
 from jax import Array
 
 from ..algebra.pytree import replace, static, struct
+from ..couplings.contact import NORMAL, ROLL, SLIP, SPIN
 from ..solve.forces import Bound, zero_like
 from .law import CoordinateState, Law, check_numbers
 from .limits import Limits
-
-NORMAL, SLIP, ROLL, SPIN = 0, (1, 2), (3, 4), 5
 
 
 @struct

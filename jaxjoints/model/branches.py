@@ -37,7 +37,7 @@ def spanning_branches(
     whose coordinates are stated, if there is any, so that they count. Then joints count that hold
     something: one with six coordinates, as a bushing beside a chain, places only what is out of
     reach of the others. Among equal ones the tree grows breadth first, in the order in which joints
-    were added. Contacts place no bodies.
+    were added.
 
     placed: indices of bodies that have their place otherwise, besides the world
     stated: numbers of joints whose coordinates are stated

@@ -1,4 +1,4 @@
-"""What a System consists of: static facts, and groups of joints, transmissions and fields."""
+"""What a System consists of: static facts, and groups of joints, contacts and so on."""
 
 import dataclasses
 from functools import cached_property
@@ -11,6 +11,7 @@ from jax import Array
 
 from ..algebra.pytree import replace, static, struct
 from ..algebra.spatial import Pose
+from ..couplings.contact import ContactGeometry
 from ..couplings.coupling import Coupling
 from ..laws.constraints import Constraint
 from ..laws.fields import Field
@@ -23,8 +24,8 @@ from ..laws.transmissions import Transmission
 class Topology:
     """The static facts of a system, which are part of its type for JAX.
 
-    bodies, joints, transmissions, fields, constraints: their names, in the order in which they were
-        added
+    bodies, joints, transmissions, fields, constraints, contacts: their names, in the order in which
+        they were added
     moving: for each body True, or False if its motion is prescribed
     shapes: of each leaf of the system as it was built, without batch axes
     notes: what the builder changed in the arguments of the user, a sentence each
@@ -36,13 +37,14 @@ class Topology:
     transmissions: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
+    contacts: tuple[str, ...] = ()
     shapes: tuple[tuple[int, ...], ...] = ()
     notes: tuple[str, ...] = ()
 
     @cached_property
     def _hash(self) -> int:
         names = self.bodies, self.joints, self.transmissions, self.fields, self.constraints
-        return hash((*names, self.moving, self.shapes))
+        return hash((*names, self.contacts, self.moving, self.shapes))
 
     def __hash__(self) -> int:
         return self._hash
@@ -241,6 +243,35 @@ class ConstraintGroup(Group):
     per_member: ClassVar[tuple[str, ...]] = ("members", "bodies", "start")
     # A constraint carries no laws.
     laws: ClassVar[tuple[Law, ...]] = ()
+
+
+@struct
+class ContactGroup(Group):
+    """All contacts of one type of geometry with laws of the same types, stacked.
+
+    geometry: the record, with leaves of shape (…, contacts, *batch)
+    frame_C, frame_D, laws, child, parent: as in `JointGroup`; a law's `coordinate` is a direction
+    enabled: as in `JointGroup`, shape (contacts, *batch)
+    members: index of each contact in the system
+    """
+
+    geometry: ContactGeometry
+    frame_C: Pose
+    frame_D: Pose
+    laws: tuple[Law, ...]
+    members: tuple[int, ...] = static()
+    child: tuple[int, ...] = static()
+    parent: tuple[int, ...] = static()
+    enabled: Array | None = None
+    element: ClassVar[str] = "contact"
+    per_member: ClassVar[tuple[str, ...]] = ("members", "child", "parent")
+    # A contact has no bilateral rows.
+    rigid: ClassVar[bool] = True
+
+    @property
+    def start(self) -> tuple[int, ...]:
+        """Of each contact, the place of its gap among all."""
+        return self.members
 
 
 @struct

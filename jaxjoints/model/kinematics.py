@@ -1,4 +1,4 @@
-"""Joint kinematics: where joints stand, and the wrenches of their rows on bodies."""
+"""Kinematics: where joints and contacts stand, and the wrenches of their rows on bodies."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -35,11 +35,12 @@ from ..algebra.spatial import (
     quat_to_matrix,
 )
 from ..couplings.complement import orthonormal_complement
+from ..couplings.contact import DIRECTIONS, ContactFrame
 from ..couplings.coupling import CouplingRows, has_orthonormal_rows
 from ..couplings.nonholonomic import extra_rows, with_velocity_rows
 from ..laws.constraints import Constraint
 from ..laws.transmissions import Transmission
-from .groups import ConstraintGroup, JointGroup, TransmissionGroup
+from .groups import ConstraintGroup, ContactGroup, JointGroup, TransmissionGroup
 from .state import State
 from .system import WORLD_INDEX, System
 
@@ -97,21 +98,34 @@ class ConstraintKinematics:
 
 
 @struct
+class ContactKinematics:
+    """Where the contacts of one group are, arrays (…, contacts, *batch).
+
+    frame: the contact, in C
+    C_in_parent: as in `JointKinematics`
+    """
+
+    frame: ContactFrame
+    C_in_parent: Pose
+
+
+@struct
 class Kinematics:
-    """Where the joints and constraints of a mechanism are, a record for each group of them."""
+    """Where joints, constraints and contacts of a mechanism are, a record for each group."""
 
     joints: tuple[JointKinematics, ...]
     constraints: tuple[ConstraintKinematics, ...]
+    contacts: tuple[ContactKinematics, ...] = ()
 
 
 def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | None = None):
     """A `Mechanism` for `batch` batch axes, the joints of each group in the given order."""
     if orders is None:
-        orders = tuple(tuple(range(len(group.start))) for group in system.all_groups)
+        orders = tuple(tuple(range(len(group.members))) for group in system.all_groups)
     ranks = system.topology.ranks
     rank_tree = jax.tree.unflatten(jax.tree.structure(system), ranks)
     system = expand(system, list(ranks), batch)
-    of_joints, of_transmissions, of_constraints = system.by_kind(orders)
+    of_joints, of_transmissions, of_constraints, of_contacts = system.by_kind(orders)
     groups = [
         _about_centres(
             _ordered(group, rank, order, "joints", "child", "parent", "start"),
@@ -131,6 +145,12 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
             system.constraints, rank_tree.constraints, of_constraints, strict=True
         )
     ]
+    contacts = [
+        _about_centres(
+            _ordered(group, rank, order, "members", "child", "parent"), with_world(system.com)
+        )
+        for group, rank, order in zip(system.contacts, rank_tree.contacts, of_contacts, strict=True)
+    ]
     moving = moving_bodies(system, batch)
     identity = jnp.eye(3, dtype=system.inertia.dtype).reshape((3, 3) + (1,) * (batch + 1))
     # Bodies of prescribed motion: their numbers may be anything and must not reach a division.
@@ -148,6 +168,7 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
         groups=tuple(groups),
         transmissions=tuple(transmissions),
         constraints=tuple(constraints),
+        contacts=tuple(contacts),
     )
     return Mechanism(system, inverse_mass, inverse_inertia, orders)
 
@@ -155,7 +176,7 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
 def system_kinematics(
     mechanism: Mechanism, state: State, *, transport: bool = True, free: State | None = None
 ) -> Kinematics:
-    """Where the joints and constraints of a mechanism are in a state.
+    """Where the joints, constraints and contacts of a mechanism are in a state.
 
     Rows at acceleration level depend on how the bodies go on without forces:
 
@@ -175,7 +196,8 @@ def system_kinematics(
         _constraint_kinematics(mechanism, group, bodies, coasting, state)
         for group in mechanism.system.constraints
     ]
-    return Kinematics(tuple(joints), tuple(materialize(constraints)))
+    contacts = [_contact_kinematics(group, bodies) for group in mechanism.system.contacts]
+    return Kinematics(tuple(joints), *(tuple(materialize(x)) for x in (constraints, contacts)))
 
 
 def with_unit_quaternions(state: State) -> State:
@@ -402,7 +424,7 @@ def _ordered(group: Any, ranks: Any, order: tuple[int, ...], *fields: str) -> An
     return replace(group, **{f: tuple(getattr(group, f)[i] for i in order) for f in fields})
 
 
-def _about_centres(group: JointGroup, com: Array) -> JointGroup:
+def _about_centres(group: JointGroup | ContactGroup, com: Array) -> Any:
     """A group whose frames stand about the centres of mass, with unit quaternions."""
     child, parent = np.array(group.child), np.array(group.parent)
     frame_C = Pose(group.frame_C.p - com[:, child], quat_normalize(group.frame_C.q))
@@ -455,9 +477,8 @@ def _rates(free: State) -> _Bodies:
     return _Bodies(pose, with_world(free.velocity), with_world(free.omega))
 
 
-def _kinematics(
-    group: JointGroup, bodies: _Bodies, coasting: _Bodies, state: State
-) -> JointKinematics:
+def _pose_of_C(group: JointGroup | ContactGroup, bodies: _Bodies) -> Pose:
+    """T_CD of the members of a group, (…, n, *batch)."""
     child, parent = np.array(group.child), np.array(group.parent)
     A, B = (jax.tree.map(lambda x: x[:, body], bodies.pose) for body in (child, parent))  # noqa: B023
     q_C = quat_multiply(A.q, group.frame_C.q)
@@ -465,7 +486,38 @@ def _kinematics(
     # From D's origin to C's: differences of nearby points, so that float32 keeps small errors.
     offset = (A.p - B.p) + (A.rotate(group.frame_C.p) - B.rotate(group.frame_D.p))
     q_C, q_D, offset = materialize((q_C, q_D, offset))
-    T = materialize(Pose(quat_rotate_inverse(q_D, offset), quat_multiply(quat_conjugate(q_D), q_C)))
+    return materialize(
+        Pose(quat_rotate_inverse(q_D, offset), quat_multiply(quat_conjugate(q_D), q_C))
+    )
+
+
+def _contact_kinematics(group: ContactGroup, bodies: _Bodies) -> ContactKinematics:
+    T = _pose_of_C(group, bodies)
+    return ContactKinematics(group.geometry.at(T), group.frame_D @ T)
+
+
+def direction_wrenches(
+    group: ContactGroup, contact: ContactKinematics, directions: Sequence[int]
+) -> tuple[Array, Array]:
+    """`wrenches_on_bodies` of unit forces along some directions of a group's contacts."""
+    of_child = contact.frame.seen_from(group.frame_C)
+    of_parent = contact.frame.seen_from(contact.C_in_parent)
+    return of_child.wrenches(directions), -of_parent.wrenches(directions)
+
+
+def direction_speeds(group: ContactGroup, contact: ContactKinematics, twist: Array) -> Array:
+    """Speeds of a group's contacts along all six directions while bodies move at twists (6,
+    bodies + 1, *batch), shape (6, contacts, *batch).
+    """
+    each = direction_wrenches(group, contact, range(DIRECTIONS))
+    sides = zip(each, (group.child, group.parent), strict=True)
+    return sum(multiply_transposed(H, twist[:, np.array(body)]) for H, body in sides)
+
+
+def _kinematics(
+    group: JointGroup, bodies: _Bodies, coasting: _Bodies, state: State
+) -> JointKinematics:
+    T = _pose_of_C(group, bodies)
     near = state.q[coordinate_indices(group)]
     time = state.time[None]
     if group.coupling.batched:

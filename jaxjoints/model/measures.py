@@ -11,7 +11,7 @@ from ..algebra.pytree import expand
 from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate_inverse
 from ..laws.limits import LimitForce, Limits, Lock
 from .batch import batch_shape, by_device
-from .groups import JointGroup, TransmissionGroup
+from .groups import ContactGroup, JointGroup, TransmissionGroup
 from .kinematics import (
     Mechanism,
     joint_coordinates,
@@ -31,6 +31,17 @@ def coordinates(system: System, state: State) -> Array:
     mechanism, state = _ready(system, state)
     kinematics = system_kinematics(mechanism, state)
     return joint_coordinates(mechanism, kinematics, state)
+
+
+@by_device
+def gaps(system: System, state: State) -> Array:
+    """Gap of each contact [m], negative where its bodies overlap, shape (contacts, *batch)."""
+    mechanism, state = _ready(system, state)
+    contacts = system_kinematics(mechanism, state).contacts
+    found = jnp.zeros((len(system.topology.contacts), *state.time.shape), state.q.dtype)
+    for group, contact in zip(mechanism.system.contacts, contacts, strict=True):
+        found = found.at[np.array(group.members)].set(contact.frame.gap)
+    return found
 
 
 @by_device
@@ -112,7 +123,14 @@ def value_limits(system: System) -> np.ndarray:
     return _tightest(system.transmissions, system.values)
 
 
-def _tightest(groups: Sequence[JointGroup | TransmissionGroup], count: int) -> np.ndarray:
+def gap_limits(system: System) -> np.ndarray:
+    """`coordinate_limits` of the gaps of contacts, (environments or 1, contacts, 2)."""
+    return _tightest(system.contacts, len(system.topology.contacts))
+
+
+def _tightest(
+    groups: Sequence[JointGroup | TransmissionGroup | ContactGroup], count: int
+) -> np.ndarray:
     """Tightest bounds by the laws of some groups, count: of their coordinates in all."""
     found = []
     for group in groups:

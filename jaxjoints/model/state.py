@@ -43,8 +43,9 @@ class State:
         friction follows a normal force they bound and anchor the first pass, so that they are part
         of the motion and differentiated. 0 in a new state
     engagement: of limits with an `Engagement`, E times the number of steps since they engaged, in
-        the order of q and then of the transmissions' values, shape (coordinates + values, *batch),
-        or (0, *batch) where no limit has one (never differentiated)
+        the order of q, then of the transmissions' values, then of the contacts, shape
+        (coordinates + values + contacts, *batch), or (0, *batch) where no limit has one (never
+        differentiated)
     """
 
     position: Array
@@ -156,6 +157,9 @@ class Info:
     wrench: what each joint's rows did to its child: mean wrench during the step at C in C axes
         [N, N m], its bilateral and law rows together, shape (6, joints, *batch)
     law_force: mean force of the laws on each coordinate, shape (coordinates, *batch)
+    contact_force: mean force of each contact on its child along its six directions: the normal
+        force [N], friction along its two tangents [N], moments of rolling and spinning friction
+        [N m]; shape (6, contacts, *batch)
     limit_force: the part of it by limits (`Limits`), positive towards larger coordinates, 0 where
         no limit pushes, shape (coordinates, *batch)
     transmission_force: mean force along each value of the transmissions (`System.value`), shape
@@ -174,6 +178,7 @@ class Info:
     limit_force: Array
     transmission_force: Array
     constraint_force: Array = dataclasses.field(default=None)  # type: ignore[assignment]
+    contact_force: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     friction_excess: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     # Filled in after the scheme's step, which leaves them out.
     cause: Array = dataclasses.field(default=None)  # type: ignore[assignment]

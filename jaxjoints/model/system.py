@@ -1,4 +1,4 @@
-"""System: the bodies, joints, transmissions and fields of a mechanism, with all their numbers.
+"""System: the bodies, joints, contacts and other elements of a mechanism, with all their numbers.
 
 Arrays have their components first, then an axis of bodies or joints, then batch axes: positions
 have shape (3, bodies, *batch), one number for each joint has shape (joints, *batch). Every leaf of
@@ -7,6 +7,7 @@ from its number of axes.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import jax
@@ -16,6 +17,7 @@ from ..algebra.pytree import static, struct
 from ..laws.fields import Field
 from .groups import (
     ConstraintGroup,
+    ContactGroup,
     FieldGroup,
     Group,
     JointGroup,
@@ -26,6 +28,11 @@ from .state import Control, State
 from .table import described
 
 WORLD = "world"
+# Of a contact, to whom asks for its coordinates.
+READ_CONTACTS = (
+    "read `gaps(system, state)`, `contact_speeds(system, state)` or `Info.contact_force` at "
+    "`system.contact_index(name)`, and its numbers with `system.contact(name)`"
+)
 # In place of a body index.
 WORLD_INDEX = -1
 
@@ -37,21 +44,21 @@ class System:
     """A mechanism: bodies and joints that form any graph. `SystemBuilder` makes it.
 
     A System is a tree of float arrays: `jax.grad(loss)(system)` holds the derivative with respect
-    to every number of it. Read its numbers by name with `joint`, `transmission` and `field`, and by
-    body index from `mass`, `inertia` and `com`; change those with `dataclasses.replace`. `print`
-    shows them as tables.
+    to every number of it. Read its numbers by name with `joint`, `contact`, `transmission` and
+    `field`, and by body index from `mass`, `inertia` and `com`; change those with
+    `dataclasses.replace`. `print` shows them as tables.
 
-    Importing `jaxjoints` adds methods: `with_joint`, `with_transmission` and `with_field` change
-    numbers by name, `with_numbers` any by its path; `system.state(q={"elbow": 0.3}, …)` makes a
-    start state (see `start_state`), `system.control(effort=…, …)` a control (see
-    `control_by_name`).
+    Importing `jaxjoints` adds methods: `with_joint`, `with_contact`, `with_transmission` and
+    `with_field` change numbers by name, `with_numbers` any by its path;
+    `system.state(q={"elbow": 0.3}, …)` makes a start state (see `start_state`),
+    `system.control(effort=…, …)` a control (see `control_by_name`).
 
     mass: [kg], shape (bodies,)
     inertia: about the centre of mass in body axes [kg m²], shape (3, 3, bodies)
     com: centre of mass in the body frame [m], shape (3, bodies)
     gravity: acceleration in the world [m/s²], shape (3,)
-    groups, transmissions, fields, constraints: the joints, transmissions, fields and constraints,
-        in groups of like ones
+    groups, transmissions, fields, constraints, contacts: the joints, transmissions, fields,
+        constraints and contacts, in groups of like ones
     topology: names and other static facts
 
     Each array may carry batch axes at the end.
@@ -65,6 +72,7 @@ class System:
     transmissions: tuple[TransmissionGroup, ...] = ()
     fields: tuple[FieldGroup, ...] = ()
     constraints: tuple[ConstraintGroup, ...] = ()
+    contacts: tuple[ContactGroup, ...] = ()
     topology: Topology = static(kw_only=True)
 
     def __str__(self) -> str:
@@ -98,6 +106,10 @@ class System:
 
     def with_joint(self, name: str, **changes: Any) -> "System":
         """See `changes.with_joint`."""
+        raise NotImplementedError
+
+    def with_contact(self, name: str, **changes: Any) -> "System":
+        """See `changes.with_contact`."""
         raise NotImplementedError
 
     def with_transmission(self, name: str, **changes: Any) -> "System":
@@ -137,14 +149,16 @@ class System:
 
     @property
     def all_groups(self) -> tuple[Group, ...]:
-        """Groups of joints, then of transmissions, then of constraints."""
-        return self.groups + self.transmissions + self.constraints
+        """Groups of joints, then of transmissions, then of constraints, then of contacts."""
+        return self.groups + self.transmissions + self.constraints + self.contacts
 
-    def by_kind(self, each: Sequence[T]) -> tuple[Sequence[T], Sequence[T], Sequence[T]]:
-        """What stands for each of `all_groups`, as that of joints, transmissions, constraints."""
-        first = len(self.groups)
-        second = first + len(self.transmissions)
-        return each[:first], each[first:second], each[second:]
+    def by_kind(self, each: Sequence[T]) -> list[Sequence[T]]:
+        """What stands for each of `all_groups`, as that of joints, transmissions, constraints and
+        contacts.
+        """
+        kinds = self.groups, self.transmissions, self.constraints, self.contacts
+        ends = list(accumulate(map(len, kinds)))
+        return [each[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 
     def body(self, name: str) -> int:
         """Index of a body in the axis of bodies; KeyError for an unknown name."""
@@ -171,6 +185,19 @@ class System:
         """
         g, i = self._joint(name)
         return self.groups[g].member(i, self._ranks.groups[g])
+
+    def contact(self, name: str) -> ContactGroup:
+        """One contact: geometry, frames and laws, without the axis of contacts.
+
+        Raises: KeyError for an unknown name.
+        """
+        g, i = located(self.contacts, "contact", self.topology.contacts, name)
+        return self.contacts[g].member(i, self._ranks.contacts[g])
+
+    def contact_index(self, name: str) -> int:
+        """Where a contact is in the axis of contacts; KeyError for an unknown name."""
+        located(self.contacts, "contact", self.topology.contacts, name)
+        return self.topology.contacts.index(name)
 
     def transmission(self, name: str) -> TransmissionGroup:
         """One transmission: its record, laws and softness, without the axis of transmissions.
@@ -203,6 +230,8 @@ class System:
         return self.fields[g].member(i, self._ranks.fields[g])
 
     def _joint(self, name: str) -> tuple[int, int]:
+        if name in self.topology.contacts:
+            raise KeyError(f"{name!r} is a contact and has no coordinates; {READ_CONTACTS}")
         return located(self.groups, "joint", self.topology.joints, name)
 
     def _transmission(self, name: str) -> tuple[int, int]:

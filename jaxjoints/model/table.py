@@ -1,4 +1,4 @@
-"""`print(system)`: bodies, joints, coordinates, laws, transmissions and fields as tables."""
+"""`print(system)`: bodies, joints, coordinates, laws, contacts, transmissions, fields as tables."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,7 +22,8 @@ def described(system: Any, world: str) -> str:
     """What a system consists of, with its numbers; of a batch those of the first environment.
 
     Bodies with mass, centre of mass and principal moments of inertia; joints with their coupling,
-    bodies, the place of each coordinate in `State.q`, its unit and its laws; transmissions; fields.
+    bodies, the place of each coordinate in `State.q`, its unit and its laws; contacts with their
+    bodies and laws; transmissions; fields.
 
     world: name of the world
     """
@@ -39,11 +40,13 @@ def described(system: Any, world: str) -> str:
         _count(len(topology.joints), "joint"),
         _count(system.coordinates, "coordinate"),
     ]
+    if topology.contacts:
+        counts.append(_count(len(topology.contacts), "contact"))
     head = f"System of {', '.join(counts)}; gravity {_text(system.gravity)} m/s²"
     if batch:
         head += f"; environment 0 of {' x '.join(map(str, batch))}"
-    parts = [head, _bodies(system), _joints(system, world), _transmissions(system)]
-    parts += [_constraints(system), _fields(system)]
+    parts = [head, _bodies(system), _joints(system, world), _contacts(system, world)]
+    parts += [_transmissions(system), _constraints(system), _fields(system)]
     if topology.notes:
         parts.append("\n".join(["notes", *(f"  {note}" for note in topology.notes)]))
     return "\n\n".join(part for part in parts if part)
@@ -81,6 +84,16 @@ def _joints(system: Any, world: str) -> str:
         if not one.coupling.dof:
             rows.append((*first, "", "", ""))
     return _table(("joints", "coupling", "child", "parent", "q", "unit", "laws"), rows)
+
+
+def _contacts(system: Any, world: str) -> str:
+    rows = []
+    names = (*system.topology.bodies, world)
+    for name in system.topology.contacts:
+        one = system.contact(name)
+        laws = "; ".join(map(_record, one.laws))
+        rows.append((name, _record(one.geometry), names[one.child[0]], names[one.parent[0]], laws))
+    return _table(("contacts", "geometry", "child", "parent", "laws"), rows)
 
 
 def _transmissions(system: Any) -> str:
@@ -121,7 +134,7 @@ def _units(coupling: Coupling) -> list[str]:
         turns = np.abs(coupling.motion_subspace(T)[3:]).max(axis=0) > NO_MOTION
         return ["rad" if turn else "m" for turn in turns]
     except Exception:
-        # A contact has no poses, and a coupling of a user's may fail: a table is no place for that.
+        # A coupling of a user's may fail: a table is no place for that.
         return ["m or rad"] * k
 
 

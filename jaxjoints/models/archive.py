@@ -23,12 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..build.checks.values import precision
-from ..model.state import RowForces, State
+from .earlier_formats import with_contacts, without_impulses
 from .errors import LoadError, refusing, shown
 
-# Of the description; a reader refuses later ones. In format 1 a state had impulses of its last
-# step, and did not say how long that was.
-FORMAT = 2
+# Of the description; a reader refuses later ones.
+FORMAT = 3
 DESCRIPTION = "records.json"
 LIBRARY = __name__.partition(".")[0]
 # Bytes that a file may unpack to, and its description.
@@ -91,14 +90,19 @@ def load(path: str | os.PathLike, *, modules: Iterable[str] = ()) -> dict[str, A
                 f"{shown(head.get('version'))}; this version reads formats up to {FORMAT}",
                 source=name,
             )
-        if head["format"] == 1 and _without_impulses(head["records"], arrays):
+        lost = head["format"] == 1 and without_impulses(head["records"], arrays)
+        reader = _Reader(name, arrays, tuple(modules))
+        records = {key: reader.read(key, value) for key, value in head["records"].items()}
+        if head["format"] < 3:
+            records, more = with_contacts(records)
+            lost |= more
+        if lost:
             warnings.warn(
-                f"{name}: its states have no forces of their last step, since format 1 has none; "
-                "the first step after each starts without",
+                f"{name}: its states have no forces of their last step, since they are of format "
+                f"{head['format']}; the first step after each starts without",
                 stacklevel=2,
             )
-        reader = _Reader(name, arrays, tuple(modules))
-        return {key: reader.read(key, value) for key, value in head["records"].items()}
+        return records
 
 
 def _unpacked(file: BinaryIO, name: str) -> tuple[Any, list[np.ndarray]]:
@@ -121,25 +125,6 @@ def _unpacked(file: BinaryIO, name: str) -> tuple[Any, list[np.ndarray]]:
         # Of a foreign file: whatever the unpacking stumbles over, `save` has not written it.
         what = error or type(error).__name__
         raise LoadError(f"is no file that `save` wrote: {what}", source=name) from error
-
-
-def _without_impulses(value: Any, arrays: list[np.ndarray]) -> bool:
-    """Put forces of 0 in the place of the impulses that states of format 1 have; whether any state
-    had one.
-    """
-    if isinstance(value, list):
-        return any([_without_impulses(x, arrays) for x in value])
-    if not isinstance(value, dict):
-        return False
-    found = any([_without_impulses(x, arrays) for x in value.values()])
-    if value.get("record") != f"{State.__module__}:{State.__qualname__}":
-        return found
-    forces = value["fields"]["row_forces"] = value["fields"].pop("warm_start")
-    forces["record"] = f"{RowForces.__module__}:{RowForces.__qualname__}"
-    for x in forces["fields"].values():
-        found |= bool(np.any(arrays[x["array"]]))
-        arrays[x["array"]] = np.zeros_like(arrays[x["array"]])
-    return found
 
 
 def _described(where: str, value: Any, arrays: list[np.ndarray]) -> Any:

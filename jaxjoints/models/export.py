@@ -90,6 +90,7 @@ class _Writer:
             self.frames.setdefault(i, IDENTITY)
         self._read_transmissions()
         self.lost += [f"constraint {constraint!r}" for constraint in system.topology.constraints]
+        self.lost += [f"contact {contact!r}" for contact in system.topology.contacts]
         self.lost += [f"field {field!r}" for field in system.topology.fields]
         roots = [i for i in range(len(system.topology.bodies)) if i not in leading]
         on_world = any(one.parent[0] == WORLD_INDEX for _, one, _ in joints) or len(roots) > 1

@@ -11,7 +11,7 @@ from jax import Array
 from ..assembly.impulses import joint_impulses
 from ..laws.law import Law
 from ..model.articulation import NO_TREE, Articulation, articulation
-from ..model.groups import ConstraintGroup, JointGroup, TransmissionGroup
+from ..model.groups import ConstraintGroup, ContactGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     JointKinematics,
     Kinematics,
@@ -116,6 +116,7 @@ def step_info(
         limit_force=impulses.limit / dt,
         transmission_force=impulses.transmission / dt,
         constraint_force=impulses.constraint / dt,
+        contact_force=impulses.contact / dt,
         friction_excess=jnp.broadcast_to(0.0 * residual if excess is None else excess, batch),
         cause=jnp.where(far, Cause.OPEN, jnp.where(parallel, Cause.SINGULAR, Cause.NONE)),
     )
@@ -123,14 +124,18 @@ def step_info(
 
 def elements(
     system: System,
-) -> Iterator[tuple[str, JointGroup | TransmissionGroup | ConstraintGroup]]:
-    """The first name of each group of joints, transmissions or constraints, and the group."""
+) -> Iterator[tuple[str, JointGroup | TransmissionGroup | ConstraintGroup | ContactGroup]]:
+    """The first name of each group of joints, transmissions, constraints or contacts, and the
+    group.
+    """
     for group in system.groups:
         yield f"joint {system.topology.joints[group.joints[0]]!r}", group
     for group in system.transmissions:
         yield f"transmission {system.topology.transmissions[group.members[0]]!r}", group
     for group in system.constraints:
         yield f"constraint {system.topology.constraints[group.members[0]]!r}", group
+    for group in system.contacts:
+        yield f"contact {system.topology.contacts[group.members[0]]!r}", group
 
 
 def check_laws(scheme: str, system: System, refused: Callable[[Law], bool], remedy: str) -> None:

@@ -14,9 +14,10 @@ from ..algebra.pytree import expand, replace
 from ..assembly.impulses import row_forces_sizes
 from ..assembly.layout import engagement_size
 from ..build.checks.values import precision, read_numbers
+from ..couplings.contact import DIRECTIONS
 from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, State, control_ranks
-from ..model.system import System
+from ..model.system import READ_CONTACTS, System
 from ..schemes.scheme import Scheme
 
 # Widths of the float types that a system may have [bytes].
@@ -149,6 +150,7 @@ def _check_state(system: System, state: State) -> None:
     _check_parameters(system)
     per_body = {"position": 3, "quaternion": 4, "velocity": 3, "omega": 3}
     shapes = {name: (size, len(system.topology.bodies)) for name, size in per_body.items()}
+    _check_contacts(system, state)
     _check_axes("state", state, shapes | {"q": (system.coordinates,)}, None, ())
     forces = state.row_forces
     found = forces.rows.shape[:2], forces.bounds.shape[:2], state.engagement.shape[:1]
@@ -157,6 +159,17 @@ def _check_state(system: System, state: State) -> None:
             "state: it is of a system with other laws, whose forces start its next solve; start "
             "those anew: own = system.state(), then replace(state, row_forces=own.row_forces, "
             "engagement=own.engagement)"
+        )
+
+
+def _check_contacts(system: System, state: State) -> None:
+    """Raise ValueError for coordinates of contacts in q, where they were once."""
+    contacts = system.topology.contacts
+    if contacts and np.shape(state.q)[:1] == (system.coordinates + DIRECTIONS * len(contacts),):
+        raise ValueError(
+            f"state: q has {DIRECTIONS} numbers for each contact, such as {contacts[0]!r}; these "
+            f"have no coordinates, so q has shape ({system.coordinates},): make the state with "
+            f"`system.state(…)`, and {READ_CONTACTS}"
         )
 
 

@@ -12,16 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.dense import multiply
 from ..algebra.options import near_matches
 from ..algebra.pytree import expand, expand_trailing, map_trailing, static, struct
 from ..algebra.spatial import Pose, cross
 from ..build.checks.values import read_numbers
+from ..couplings.contact import DIRECTIONS
 from ..laws.law import Law
-from ..model.kinematics import coordinate_indices
-from ..model.measures import body_poses, coordinates, energy, momentum
+from ..model.kinematics import coordinate_indices, system_kinematics
+from ..model.measures import body_poses, coordinates, energy, gaps, momentum
 from ..model.state import Info, State
-from ..model.system import WORLD_INDEX, System
-from .surface import speeds
+from ..model.system import WORLD_INDEX, System, located
+from .surface import contact_speeds, ready, speeds
 
 Axes = Literal["C", "child", "parent", "world"]
 Names = bool | str | Iterable[str]
@@ -48,16 +50,17 @@ class Energies:
 
 @struct
 class Readings:
-    """The results that a `Readout` selects; None for the others.
+    """The results that a `Readout` selects, by names; None for those that it does not.
 
-    coordinates: by joint [m or rad], shape (dof, *batch)
-    speeds: of the coordinates, by joint [m/s or rad/s], shape (dof, *batch)
-    reactions: force and moment of the joint on its child, by joint, see `reaction`, shape
+    coordinates: of joints [m or rad], shape (dof, *batch)
+    speeds: of the coordinates of joints [m/s or rad/s], shape (dof, *batch); of contacts along
+        their directions, see `contact_speeds`, shape (6, *batch)
+    gaps: of contacts [m], shape (*batch)
+    reactions: force and moment of a joint or contact on its child, see `reaction`, shape
         (6, *batch)
     efforts: those of the control that acted, by joint [N or N m], shape (dof, *batch)
-    forces: of all laws of a joint along each of its coordinates, by joint [N or N m], shape
-        (dof, *batch). For a contact these are the normal force, the friction along its two
-        tangents, and the moments of rolling and spinning friction
+    forces: of all laws of a joint along each of its coordinates [N or N m], shape (dof, *batch); of
+        a contact along its directions, see `Info.contact_force`, shape (6, *batch)
     limits: of the limits alone, by joint [N or N m], positive towards larger coordinates, shape
         (dof, *batch). Where no limit acts it is 0 to rounding, or what the solver's smoothing
         leaves
@@ -70,6 +73,7 @@ class Readings:
 
     coordinates: dict[str, Array] | None = None
     speeds: dict[str, Array] | None = None
+    gaps: dict[str, Array] | None = None
     reactions: dict[str, Array] | None = None
     efforts: dict[str, Array] | None = None
     forces: dict[str, Array] | None = None
@@ -85,11 +89,13 @@ class Readings:
 class Readout:
     """Which results of a step to keep: a `record` for `rollout`, made by `readout`.
 
-    coordinates … poses: names of joints, and of bodies; the other fields as arguments of `readout`
+    coordinates … poses: names of joints, contacts and bodies; the other fields as arguments of
+        `readout`
     """
 
     coordinates: tuple[str, ...] = static(default=())
     speeds: tuple[str, ...] = static(default=())
+    gaps: tuple[str, ...] = static(default=())
     reactions: tuple[str, ...] = static(default=())
     efforts: tuple[str, ...] = static(default=())
     forces: tuple[str, ...] = static(default=())
@@ -108,22 +114,33 @@ class Readout:
         state: at the end of the step
         """
 
-        def by_joint(names, flat):
-            return {name: flat()[system.coordinate(name)] for name in names} or None
+        def by_joint(names, flat, of_contacts=None):
+            found = {
+                name: of_contacts()[..., system.contact_index(name), *(slice(None),) * batch]
+                if name in system.topology.contacts
+                else flat()[system.coordinate(name)]
+                for name in names
+            }
+            return found or None
+
+        batch = state.time.ndim
 
         def pose(name):
             return jax.tree.map(lambda x: x[:, system.body(name)], body_poses(system, state))
 
         return Readings(
             coordinates=by_joint(self.coordinates, lambda: coordinates(system, state)),
-            speeds=by_joint(self.speeds, lambda: speeds(system, state)),
+            speeds=by_joint(
+                self.speeds, lambda: speeds(system, state), lambda: contact_speeds(system, state)
+            ),
+            gaps=by_joint(self.gaps, None, lambda: gaps(system, state)),
             reactions={
                 name: reaction(system, state, info, name, axes=self.axes, point=self.point)
                 for name in self.reactions
             }
             or None,
             efforts=by_joint(self.efforts, lambda: info.effort),
-            forces=by_joint(self.forces, lambda: info.law_force),
+            forces=by_joint(self.forces, lambda: info.law_force, lambda: info.contact_force),
             limits=by_joint(self.limits, lambda: info.limit_force),
             poses={name: pose(name) for name in self.poses} or None,
             energy=energies(system, state) if self.energy else None,
@@ -138,6 +155,7 @@ def readout(
     *,
     coordinates: Names = (),
     speeds: Names = (),
+    gaps: Names = (),
     reactions: Names = (),
     efforts: Names = (),
     forces: Names = (),
@@ -154,7 +172,9 @@ def readout(
 
     See `Readings` for the meaning of each.
 
-    coordinates, speeds, reactions, efforts, forces, limits: names of joints, or True for all
+    coordinates, efforts, limits: names of joints, or True for all
+    gaps: names of contacts, or True for all
+    speeds, reactions, forces: names of joints and contacts, or True for all
     poses: names of bodies, or True for all
     energy, momentum, time, info: whether to keep them
     axes, point: axes of the reactions and the point that their moments refer to, see `reaction`
@@ -172,9 +192,15 @@ def readout(
     Raises: ValueError for unknown names, and for axes or a point of another form.
     """
     topology = system.topology
-    joints = {"coordinates": coordinates, "speeds": speeds, "reactions": reactions}
-    joints |= {"efforts": efforts, "forces": forces, "limits": limits}
-    names = {key: _names(key, "joint", chosen, topology.joints) for key, chosen in joints.items()}
+    joints = {"coordinates": coordinates, "efforts": efforts, "limits": limits}
+    either = {"speeds": speeds, "reactions": reactions, "forces": forces}
+    names = {
+        key: _names(key, "joint", chosen, topology.joints, topology.contacts)
+        for key, chosen in joints.items()
+    }
+    both = (*topology.joints, *topology.contacts)
+    names |= {key: _names(key, "joint or contact", x, both) for key, x in either.items()}
+    names["gaps"] = _names("gaps", "contact", gaps, topology.contacts)
     _check_frame(axes, point)
     return Readout(
         **names,
@@ -197,14 +223,16 @@ def reaction(
     axes: Axes = "C",
     point: Any = "C",
 ) -> Array:
-    """Mean force [N] and moment [N m] of a joint on its child during a step, shape (6, *batch).
+    """Mean force [N] and moment [N m] of a joint or contact on its child during a step, shape
+    (6, *batch).
 
     Bilateral rows and laws are both in it. The joint exerts the opposite on the parent.
 
     state, info: those that `step` returned. `info` holds the wrench in the axes of C at the start
-        of the step, and the poses of `state` turn it into other axes; with the state from before
-        the step, these axes and moments are exact for its start
-    joint: name of the joint
+        of the step, of a contact the forces along its directions there, and the poses of `state`
+        turn it into other axes; with the state from before the step, these axes and moments are
+        exact for its start
+    joint: name of the joint or contact
     axes: frame whose axes the result is in: "C", "child" (the child's body frame), "parent" (the
         parent's) or "world"
     point: that the moment refers to: "C", the origin of C; "origin", the origin of the frame
@@ -213,8 +241,12 @@ def reaction(
     Raises: ValueError for unknown axes and for a point of another form.
     """
     _check_frame(axes, point)
-    record, batch = system.joint(joint), state.time.ndim
-    j = system.topology.joints.index(joint)
+    batch = state.time.ndim
+    if joint in system.topology.contacts:
+        record, wrench = system.contact(joint), _of_contact(system, state, info, joint)
+    else:
+        record = system.joint(joint)
+        wrench = info.wrench[:, system.topology.joints.index(joint)]
     (child,), (parent,) = record.child, record.parent
     C = expand(record.frame_C, [1, 1], batch)
     # T: pose of C in the frame of the result.
@@ -227,7 +259,7 @@ def reaction(
         T = jax.tree.map(lambda x: x[:, child], bodies) @ C
         if axes == "parent" and parent != WORLD_INDEX:
             T = jax.tree.map(lambda x: x[:, parent], bodies).inverse() @ T
-    force, moment = T.rotate(info.wrench[:3, j]), T.rotate(info.wrench[3:, j])
+    force, moment = T.rotate(wrench[:3]), T.rotate(wrench[3:])
     if not isinstance(point, str):
         position = expand_trailing(jnp.asarray(point, force.dtype), 1, batch)
         moment = moment + cross(T.p - position, force)
@@ -236,18 +268,30 @@ def reaction(
     return jnp.concatenate(jnp.broadcast_arrays(force, moment))
 
 
+def _of_contact(system: System, state: State, info: Info, name: str) -> Array:
+    """Wrench of a contact on its child at C in C axes, (6, *batch)."""
+    mechanism, at = ready(system, state)
+    g, i = located(system.contacts, "contact", system.topology.contacts, name)
+    i = mechanism.orders[len(mechanism.orders) - len(system.contacts) + g].index(i)
+    frame = system_kinematics(mechanism, at).contacts[g].frame
+    frame = jax.tree.map(lambda x: jnp.take(x, i, axis=x.ndim - 1 - at.time.ndim), frame)
+    force = info.contact_force[:, system.contact_index(name)]
+    return multiply(frame.wrenches(range(DIRECTIONS)), force)
+
+
 def energies(system: System, state: State) -> Energies:
     """Kinetic energy, energy of gravity, and energy in the springs of all laws [J]."""
     kinetic, gravity = energy(system, state)
     springs = [jnp.zeros_like(kinetic)]
-    groups = (*system.groups, *system.transmissions)
+    groups = (*system.groups, *system.transmissions, *system.contacts)
     if any(_stores_energy(law) for group in groups for law in group.laws):
         batch = kinetic.ndim
         q = jnp.broadcast_to(coordinates(system, state), (system.coordinates, *kinetic.shape))
         wide = expand(system, list(system.topology.ranks), batch)
         for group in wide.groups:
             springs += _spring_energies(group.laws, q[coordinate_indices(group)], batch)
-        slices = [system.coordinate(joint) for joint in system.topology.joints]
+        topology = system.topology
+        slices = [system.coordinate(joint) for joint in topology.joints]
         for group in wide.transmissions:
             if any(map(_stores_energy, group.laws)):
                 indices = [np.r_[tuple(slices[j] for j in joints)] for joints in group.joints]
@@ -258,6 +302,12 @@ def energies(system: System, state: State) -> Energies:
                     q[np.stack(indices, axis=1)],
                 )
                 springs += _spring_energies(group.laws, values, batch)
+        for group in wide.contacts:
+            if any(map(_stores_energy, group.laws)):
+                gap = jnp.broadcast_to(
+                    gaps(system, state), (len(topology.contacts), *kinetic.shape)
+                )
+                springs += _spring_energies(group.laws, gap[None, np.array(group.members)], batch)
     return Energies(kinetic, gravity, sum(springs))
 
 
@@ -277,10 +327,13 @@ def _stores_energy(law: Law) -> bool:
     return type(law).energy is not Law.energy
 
 
-def _names(field: str, kind: str, chosen: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+def _names(
+    field: str, kind: str, chosen: Any, known: tuple[str, ...], contacts: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """The chosen names as a tuple, all of the known ones for True; ValueError for an unknown one.
 
-    field: the argument of `readout`; kind: "joint" or "body"
+
+    field: the argument of `readout`; kind: such as "joint"
     """
     if isinstance(chosen, bool):
         return known if chosen else ()
@@ -288,6 +341,8 @@ def _names(field: str, kind: str, chosen: Any, known: tuple[str, ...]) -> tuple[
     for name in names:
         if name not in known:
             hint = near_matches(name, known)
+            if field == "coordinates" and name in contacts:
+                hint = "it is a contact, which has a gap and no coordinates; give gaps=…"
             raise ValueError(f"readout: {field} {name!r} is no {kind}; {hint}")
     return names
 

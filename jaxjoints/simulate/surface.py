@@ -14,12 +14,14 @@ from ..algebra.pytree import replace
 from ..algebra.spatial import quat_rotate
 from ..assembly.layout import mechanism_of
 from ..build.start import START_ERROR
+from ..couplings.contact import DIRECTIONS
 from ..model.batch import batch_shape, by_device
 from ..model.kinematics import (
     Kinematics,
     Mechanism,
     body_twists,
     coordinate_speeds,
+    direction_speeds,
     gather_coordinates,
     joint_coordinates,
     quaternion_components,
@@ -69,6 +71,14 @@ def speeds(system: System, state: State) -> Array:
     return _all_speeds(*entered("speeds", system, state)[:2])
 
 
+def contact_speeds(system: System, state: State) -> Array:
+    """Speeds of the contacts along their directions (see `ContactGeometry`): the rate of the gap,
+    slip along both tangents [m/s], rolling about them and spin [rad/s], shape (6, contacts,
+    *batch). As in `speeds`, of velocities on the joints' surfaces.
+    """
+    return _all_contact_speeds(*entered("contact_speeds", system, state)[:2])
+
+
 @by_device
 @partial(jax.jit, static_argnames=("iterations", "velocities"))
 def _projected(
@@ -93,6 +103,19 @@ def _projected(
 def _all_speeds(system: System, state: State) -> Array:
     mechanism, state = ready(system, state)
     return surface_speeds(mechanism, system_kinematics(mechanism, state), state)
+
+
+@by_device
+@jax.jit
+def _all_contact_speeds(system: System, state: State) -> Array:
+    mechanism, state = ready(system, state)
+    kinematics = system_kinematics(mechanism, state)
+    twist = surface_twists(mechanism, kinematics, state)
+    sizes = DIRECTIONS, len(system.topology.contacts), *state.time.shape
+    found = jnp.zeros(sizes, state.q.dtype)
+    for group, contact in zip(mechanism.system.contacts, kinematics.contacts, strict=True):
+        found = found.at[:, np.array(group.members)].set(direction_speeds(group, contact, twist))
+    return found
 
 
 def _warn_of_gaps(system: System, before: Array, after: Array) -> None:

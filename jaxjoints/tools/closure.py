@@ -89,11 +89,13 @@ class Closure:
         (joints, *batch)
     transmission_error, constraint_error: of each transmission and of each constraint likewise,
         shape (transmissions, *batch) and (constraints, *batch)
+    contact_error: by how much the bodies of each contact overlap, shape (contacts, *batch)
     coordinate_error: of coordinates that were to take a value, else 0, (coordinates, *batch)
     goal_error: largest error of each goal, shape (goals, *batch)
     speed_error: of coordinates that were to move at a speed, else 0 [m/s or rad/s], (coordinates,
         *batch)
-    closed: joints and transmissions are closed and within their limits, shape (*batch)
+    closed: joints and transmissions are closed and within their limits, and nothing overlaps, shape
+        (*batch)
     reached: coordinates, goals and speeds are what was asked, shape (*batch)
     iterations: damped Newton steps, int32 (*batch)
     """
@@ -101,6 +103,7 @@ class Closure:
     joint_error: Array
     transmission_error: Array
     constraint_error: Array
+    contact_error: Array
     coordinate_error: Array
     goal_error: Array
     speed_error: Array
@@ -297,7 +300,7 @@ def _size(mechanism: Mechanism) -> Array:
     """
     none = jnp.zeros(mechanism.inverse_mass.shape[1:], mechanism.inverse_mass.dtype)
     squares = [none]
-    for group in mechanism.system.groups:
+    for group in (*mechanism.system.groups, *mechanism.system.contacts):
         for frame, bodies in ((group.frame_C, group.child), (group.frame_D, group.parent)):
             squares += [
                 jnp.sum(frame.p[:, i] ** 2, axis=0) + none
@@ -534,6 +537,13 @@ def _closure(
         if group.enabled is not None:
             on = (group.enabled > 0).astype(errors.dtype)
             of_constraints = of_constraints.at[np.array(group.members)].multiply(on)
+    of_contacts = jnp.zeros((len(system.topology.contacts), *state.time.shape), errors.dtype)
+    for group, contact in zip(system.contacts, kinematics.contacts, strict=True):
+        for law in group.laws:
+            worst = law.violation(contact.frame.gap)
+            if group.enabled is not None:
+                worst = jnp.where(group.enabled > 0, worst, 0.0)
+            of_contacts = of_contacts.at[np.array(group.members)].max(worst)
     values, speeds = (gather_coordinates(mechanism, x, state) for x in (values, speeds))
     no_goals = (group for group in system.groups if group.joints[0] < joints)
     own = sum(group.coupling.dof * len(group.joints) for group in no_goals)
@@ -547,10 +557,13 @@ def _closure(
         joint_error=of_joints,
         transmission_error=of_transmissions,
         constraint_error=of_constraints,
+        contact_error=of_contacts,
         coordinate_error=values[:own],
         goal_error=of_goals,
         speed_error=speeds[:own],
-        closed=least(_tolerance(state, size), of_joints, of_transmissions, of_constraints),
+        closed=least(
+            _tolerance(state, size), of_joints, of_transmissions, of_constraints, of_contacts
+        ),
         reached=least(_tolerance(state, size), of_goals, values[:own])
         & least(SPEED_TOLERANCE[errors.dtype.itemsize] * speed_scale, speeds[:own]),
         iterations=count,
@@ -572,6 +585,7 @@ def _check(system: System, goals: tuple[str, ...], state: State, closure: Closur
         (closed, "is open, or past a limit, by", "m or rad", closure.joint_error, "joint"),
         (closed, "is off by", "", closure.transmission_error, "transmission"),
         (closed, "is off by", "", closure.constraint_error, "constraint"),
+        (closed, "overlaps by", "m", closure.contact_error, "contact"),
         (reached, "is off its value by", "m or rad", closure.coordinate_error, None),
         (reached, "is missed by", "m or rad", closure.goal_error, "goal"),
         (reached, "is off its speed by", "m/s or rad/s", closure.speed_error, None),
@@ -580,6 +594,7 @@ def _check(system: System, goals: tuple[str, ...], state: State, closure: Closur
         "joint": system.topology.joints,
         "transmission": system.topology.transmissions,
         "constraint": system.topology.constraints,
+        "contact": system.topology.contacts,
         "goal": goals,
     }
     found = []

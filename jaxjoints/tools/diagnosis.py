@@ -10,16 +10,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..algebra.compiler import QUICK
-from ..model.groups import ConstraintGroup, JointGroup, TransmissionGroup
+from ..couplings.contact import DIRECTIONS
+from ..model.groups import ConstraintGroup, ContactGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     coordinate_wrenches,
+    direction_wrenches,
     prepare,
     system_kinematics,
     transmission_rows,
     with_unit_quaternions,
     wrenches_on_bodies,
 )
-from ..model.measures import coordinate_limits, coordinates, element_errors, value_limits
+from ..model.measures import (
+    coordinate_limits,
+    coordinates,
+    element_errors,
+    gap_limits,
+    gaps,
+    value_limits,
+)
 from ..model.state import State
 from ..model.system import WORLD, System
 from ..schemes.scheme import singular
@@ -35,6 +44,8 @@ NEARLY = 1e-3
 RATIO = 1e4
 # Angle of an oscillation that passes in one step, above which the step does not follow it [rad].
 FOLLOWED = 1.0
+
+AnyGroup = JointGroup | TransmissionGroup | ConstraintGroup | ContactGroup
 
 
 @dataclass(frozen=True)
@@ -154,6 +165,10 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
             *("transmission", system.topology.transmissions, system.value),
             *(measured["values"], value_limits(system)[0]),
         ),
+        *_outside(
+            *("contact", topology.contacts, lambda name: _place(system.contact_index(name))),
+            *(measured["gaps"], gap_limits(system)[0]),
+        ),
         *(
             f"joint {name!r}: two of its coordinates turn it about the same axis here; start "
             "elsewhere, or take a joint with other axes"
@@ -180,9 +195,11 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
         [
             _bodies(system),
             _joints(system, q, limits, measured["errors"]),
+            *([_contacts(system, measured["gaps"])] if topology.contacts else []),
             f"moving bodies: {moving.sum()}, joints: {len(topology.joints)}, coordinates: "
             f"{system.coordinates}{f' ({held} locked)' if held else ''}, transmissions: "
-            f"{len(topology.transmissions)}, constraints: {len(topology.constraints)}\n"
+            f"{len(topology.transmissions)}, constraints: {len(topology.constraints)}, contacts: "
+            f"{len(topology.contacts)}\n"
             f"constraint rows: {len(G)}, of rank {rank}, degrees of freedom: {mobility}, redundant "
             f"rows: {len(G) - rank}\n"
             f"degrees of freedom by count (Grübler): {6 * moving.sum() - len(G)}"
@@ -213,7 +230,8 @@ def _measured(system: System, state: State) -> dict[str, Any]:
     an element's bodies.
 
     wrenches: of what is held, groups of joints, then of transmissions, then of constraints
-    along: of the coordinates of each group of joints, then of the values of each of transmissions
+    along: of the coordinates of each group of joints, then of the values of each of transmissions,
+        then of the directions of each of contacts
     """
     mechanism = prepare(system, 0)
     kinematics = system_kinematics(mechanism, with_unit_quaternions(state))
@@ -235,6 +253,8 @@ def _measured(system: System, state: State) -> dict[str, Any]:
         along.append(sides)
         if group.held:
             wrenches.append(tuple(side[:, np.array(group.held)] for side in sides))
+    pairs = zip(mechanism.system.contacts, kinematics.contacts, strict=True)
+    along += [direction_wrenches(*pair, range(DIRECTIONS)) for pair in pairs]
     locked = jnp.zeros(len(system.topology.joints), bool)
     for group, joint in zip(groups, kinematics.joints, strict=True):
         if group.coupling.dof > 1:
@@ -253,6 +273,7 @@ def _measured(system: System, state: State) -> dict[str, Any]:
     return {
         "q": coordinates(system, state),
         "values": values,
+        "gaps": gaps(system, state),
         "errors": errors,
         "singular": locked,
         "wrenches": wrenches,
@@ -260,8 +281,10 @@ def _measured(system: System, state: State) -> dict[str, Any]:
     }
 
 
-def _held_rows(group: JointGroup | TransmissionGroup | ConstraintGroup) -> tuple[int, ...]:
+def _held_rows(group: AnyGroup) -> tuple[int, ...]:
     """Rows of an element that hold positions."""
+    if isinstance(group, ContactGroup):
+        return ()
     if isinstance(group, TransmissionGroup):
         return group.held
     if isinstance(group, ConstraintGroup):
@@ -281,13 +304,14 @@ def _blocks(system: System, measured: Mapping[str, Any]) -> dict[str, np.ndarray
     return blocks
 
 
-def _named(system: System, group: JointGroup | TransmissionGroup | ConstraintGroup, i: int) -> str:
+def _named(system: System, group: AnyGroup, i: int) -> str:
     """What element i of a group is, and its name."""
     topology = system.topology
     names = {
         "joint": topology.joints,
         "transmission": topology.transmissions,
         "constraint": topology.constraints,
+        "contact": topology.contacts,
     }
     return f"{group.element} {names[group.element][group.members[i]]!r}"
 
@@ -297,9 +321,13 @@ def _plain(label: str) -> str:
     return label.split("'", 1)[1][:-1]
 
 
-def _ends(group: JointGroup | TransmissionGroup | ConstraintGroup, i: int) -> tuple[int, ...]:
+def _place(i: int) -> slice:
+    return slice(i, i + 1)
+
+
+def _ends(group: AnyGroup, i: int) -> tuple[int, ...]:
     """The bodies that element i of a group acts on."""
-    if isinstance(group, JointGroup):
+    if isinstance(group, JointGroup | ContactGroup):
         return group.child[i], group.parent[i]
     return group.bodies[i]
 
@@ -328,7 +356,7 @@ def _frequencies(
     free = free.reshape(len(moving), 6, -1)[moving]
     mass = np.einsum("bik,bij,bjl->kl", free, inertia[moving], free)
     found = {}
-    groups = (*system.groups, *system.transmissions)
+    groups = (*system.groups, *system.transmissions, *system.contacts)
     for group, sides in zip(groups, measured["along"], strict=True):
         for law in group.laws:
             k = getattr(law, "stiffness", None)
@@ -431,6 +459,15 @@ def _joints(system: System, q: np.ndarray, limits: np.ndarray, errors: np.ndarra
         )
     head = ("joint", "type", "child", "parent", "start", "limits", "error")
     return _table(head, rows)
+
+
+def _contacts(system: System, gaps: np.ndarray) -> str:
+    names, rows = (*system.topology.bodies, WORLD), []
+    for name, gap in zip(system.topology.contacts, gaps, strict=True):
+        one = system.contact(name)
+        ends = (_short(names[one.child[0]]), _short(names[one.parent[0]]))
+        rows.append((_short(name), type(one.geometry).__name__, *ends, f"{gap:.4g}"))
+    return _table(("contact", "type", "child", "parent", "gap [m]"), rows)
 
 
 def _finite(limits: np.ndarray) -> bool:

@@ -19,7 +19,7 @@ from ..assembly.targets import Step, Surface
 from ..couplings.coupling import Coupling
 from ..laws.law import CoordinateState, Law
 from ..laws.limits import Limits, Lock
-from ..model.groups import JointGroup, TransmissionGroup
+from ..model.groups import ContactGroup, JointGroup, TransmissionGroup
 from ..model.system import System
 from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import REGULARIZATION
@@ -222,6 +222,7 @@ def placement(
         replace(group, laws=_ranges(group, batch), softness=None) for group in system.transmissions
     ]
     constraints = tuple(replace(group, softness=None) for group in system.constraints)
+    contacts = tuple(replace(group, laws=_ranges(group, batch)) for group in system.contacts)
     start = system.coordinates
     for j, goal in enumerate(goals.values()):
         groups.append(_held(system, batch, goal, len(system.topology.joints) + j, start))
@@ -231,6 +232,7 @@ def placement(
         groups=tuple(groups),
         transmissions=tuple(transmissions),
         constraints=constraints,
+        contacts=contacts,
         fields=(),
     )
     shapes = tuple(leaf.shape[: leaf.ndim - batch] for leaf in jax.tree.leaves(placed))
@@ -273,15 +275,17 @@ def with_margins(placed: System) -> System:
         placed,
         groups=tuple(map(group_with, placed.groups)),
         transmissions=tuple(map(group_with, placed.transmissions)),
+        contacts=tuple(map(group_with, placed.contacts)),
     )
 
 
-def _ranges(group: JointGroup | TransmissionGroup, batch: int) -> tuple[Range, ...]:
+def _ranges(group: JointGroup | TransmissionGroup | ContactGroup, batch: int) -> tuple[Range, ...]:
     """The ranges of a group by its limits and locks; values of transmissions that laws act on get
     one, that no row holds them.
     """
     ranges, bounded = [], set()
-    zero = jnp.zeros((len(group.members), *(1,) * batch), group.erp.dtype)
+    dtype = jnp.result_type(*jax.tree.leaves(group))
+    zero = jnp.zeros((len(group.members), *(1,) * batch), dtype)
     for law in group.laws:
         bounds = None
         if isinstance(law, Limits):

@@ -12,7 +12,6 @@ from jax import Array
 
 from ..algebra.pytree import replace
 from ..algebra.spatial import Pose
-from ..couplings.contact import Contact, ContactPoint
 from ..model.measures import body_poses, coordinates
 from ..model.state import Control, State
 from ..model.system import WORLD_INDEX, System
@@ -72,7 +71,7 @@ class Live:
                 system, state, Controller(_aiming, shared=target), dt=dt, steps=steps, scheme=scheme
             )[0]
         )
-        joints = [joint.name for joint in scene.joints if joint.contact < 0]
+        joints = [joint.name for joint in scene.joints]
         self._pose = jax.jit(lambda state, q: _posed(system, state, joints, q))
         self._read = jax.jit(lambda state: (body_poses(system, state), coordinates(system, state)))
         self.server = viser.ViserServer(host=host, port=port, verbose=False)
@@ -259,10 +258,9 @@ def _roots(system: System) -> set[int]:
     """The first body of each part of the mechanism that no joint connects to the world."""
     part = list(range(len(system.topology.bodies) + 1))
     for group in system.groups:
-        if not isinstance(group.coupling, Contact | ContactPoint):
-            for child, parent in zip(group.child, group.parent, strict=True):
-                old, new = sorted((part[child], part[parent]), reverse=True)
-                part = [new if x == old else x for x in part]
+        for child, parent in zip(group.child, group.parent, strict=True):
+            old, new = sorted((part[child], part[parent]), reverse=True)
+            part = [new if x == old else x for x in part]
     return set(part) - {part[WORLD_INDEX]}
 
 

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..algebra.compiler import QUICK
-from ..algebra.spatial import Pose
-from ..couplings.contact import Contact, ContactPoint
 from ..model.batch import batch_shape
 from ..model.kinematics import (
     coordinate_indices,
     joint_coordinates,
+    poses_with_world,
     system_kinematics,
 )
 from ..model.measures import body_poses
@@ -46,9 +45,10 @@ class Motion:
     axes: twist of C relative to D, in C, for unit speed of each coordinate, (F, E, k, 6)
     errors: largest bilateral error of each joint [m or rad], (F, E, joints)
     energies: kinetic, gravity, springs [J], (F, E, 3)
-    contact_points: where the forces of each contact act, in its frame C [m], (F, E, contacts, 3)
-    contacts: index of the joint of each contact
+    gaps: of each contact [m], (F, E, contacts)
+    contact_points: where the forces of each contact act in the world [m], (F, E, contacts, 3)
     wrenches: of each joint on its child, at C in C (`Info.wrench`), (F, E, joints, 6), or None
+    contact_forces: of each contact on its child, world axes [N], (F, E, contacts, 3), or None
     limit_forces: of limits along each coordinate (`Info.limit_force`), (F, E, k), or None
     notes: what is not shown, a sentence each
     """
@@ -62,9 +62,10 @@ class Motion:
     axes: np.ndarray
     errors: np.ndarray
     energies: np.ndarray
+    gaps: np.ndarray
     contact_points: np.ndarray
-    contacts: tuple[int, ...]
     wrenches: np.ndarray | None
+    contact_forces: np.ndarray | None
     limit_forces: np.ndarray | None
     notes: tuple[str, ...]
 
@@ -102,9 +103,12 @@ def read_motion(
     kept, more = _chosen_frames(system, state, frames, info is not None)
     state = jax.tree.map(lambda x: x[kept], state)
     read = _evaluated(system, state)
+    n, t = read.pop("normals"), read.pop("tangents")
     time, untimed = _time(state.time)
-    wrenches = limit_forces = None
+    wrenches = limit_forces = contact_forces = None
     if info is not None:
+        along = picked(info.contact_force, 3)[kept, :3].transpose(1, 0, 3, 2)[..., None]
+        contact_forces = along[0] * n + along[1] * t + along[2] * np.cross(n, t)
         wrenches = picked(info.wrench, 3)[kept].transpose(0, 3, 2, 1)
         limit_forces = picked(info.limit_force, 2)[kept].transpose(0, 2, 1)
     return Motion(
@@ -112,8 +116,8 @@ def read_motion(
         chosen,
         time,
         **read,
-        contacts=tuple(j for group in _contact_groups(system) for j in group.joints),
         wrenches=wrenches,
+        contact_forces=contact_forces,
         limit_forces=limit_forces,
         notes=(*notes, *more, *untimed),
     )
@@ -183,6 +187,7 @@ def _chosen_frames(
     if most is not None:
         joints, k = len(system.topology.joints), system.coordinates
         numbers = 7 * len(system.topology.bodies) + 8 * k + joints + 3
+        numbers += (4 + 3 * forces) * len(system.topology.contacts)
         numbers += (6 * joints + k) * forces
         fit = max(2, MOST_BYTES // (4 * numbers * environments))
         shown = min(most, fit, len(kept))
@@ -208,10 +213,6 @@ def _time(time: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     )
 
 
-def _contact_groups(system: System) -> list[Any]:
-    return [g for g in system.groups if isinstance(g.coupling, Contact | ContactPoint)]
-
-
 def _evaluated(system: System, state: State) -> dict[str, np.ndarray]:
     """The fields of `Motion` that follow from poses and velocities, in chunks of frames."""
     frames, environments = state.time.shape
@@ -228,7 +229,7 @@ def _evaluated(system: System, state: State) -> dict[str, np.ndarray]:
     axes = np.zeros((frames, environments, system.coordinates, 6))
     for group in system.groups:
         k = group.coupling.dof
-        if k and group not in _contact_groups(system):
+        if k:
             # W⁻¹ = [E | S], see `couplings.coupling`.
             S = _inverse(W[:, :, list(group.joints)])[..., 6 - k :]
             axes[:, :, coordinate_indices(group).T] = np.swapaxes(S, -1, -2)
@@ -257,22 +258,29 @@ def _quantities(system: System, state: State) -> dict[str, Any]:
     environments, count = state.time.shape[0], len(system.topology.joints)
     W = jnp.zeros((6, 6, count, environments), state.q.dtype)
     errors = jnp.zeros((count, environments), state.q.dtype)
-    points = [jnp.zeros((3, 0, environments), state.q.dtype)]
+    contacts = jnp.zeros((10, len(system.topology.contacts), environments), state.q.dtype)
+    bodies = poses_with_world(state)
     for group, joint in zip(groups, kinematics.joints, strict=True):
         members, rows = np.array(group.joints), joint.rows
         shape = (6, 6, len(group.joints), environments)
         W = W.at[:, :, members].set(jnp.broadcast_to(rows.W[:6], shape))
         if group.coupling.dof < 6:
             errors = errors.at[members].set(jnp.max(jnp.abs(rows.error), axis=0))
-        if isinstance(group.coupling, Contact | ContactPoint):
-            T: Pose = joint.T_CD
-            points.append(T.rotate_inverse(group.coupling.touch(T)[0].point - T.p))
+    for group, contact in zip(mechanism.system.contacts, kinematics.contacts, strict=True):
+        C = jax.tree.map(lambda x: x[:, np.array(group.child)], bodies) @ group.frame_C  # noqa: B023
+        at = contact.frame.seen_from(C)
+        parts = at.gap[None], *jnp.broadcast_arrays(at.point, at.normal, at.tangent)
+        contacts = contacts.at[:, np.array(group.members)].set(jnp.concatenate(parts))
     return {
         "poses": jnp.concatenate([poses.p, poses.q]).transpose(2, 1, 0),
         "coordinates": joint_coordinates(mechanism, kinematics, state).T,
         "speeds": surface_speeds(mechanism, kinematics, state).T,
         "errors": errors.T,
         "energies": jnp.stack([energy.kinetic, energy.gravity, energy.springs], axis=-1),
-        "contact_points": jnp.concatenate(points, axis=1).transpose(2, 1, 0),
+        "gaps": contacts[0].T,
+        **{
+            name: contacts[first : first + 3].T
+            for first, name in ((1, "contact_points"), (4, "normals"), (7, "tangents"))
+        },
         "W": W.transpose(3, 2, 0, 1),
     }

@@ -184,6 +184,7 @@ def _document(
         "speeds": motion.speeds,
         "errors": motion.errors,
         "energies": motion.energies,
+        "gaps": motion.gaps,
         "contactPoints": motion.contact_points,
         "com": scene.com,
         "limits": scene.limits,
@@ -193,6 +194,7 @@ def _document(
     }
     if motion.wrenches is not None:
         channels |= {"wrenches": motion.wrenches, "limitForces": motion.limit_forces}
+        channels |= {"contactForces": motion.contact_forces}
     com = scene.com[0]
     return {
         "title": _short(title),
@@ -215,11 +217,11 @@ def _document(
                 "child": joint.child,
                 "start": joint.start,
                 "dof": joint.dof,
-                "contact": joint.contact,
                 "axes": _array(motion.axes[:, :, joint.start : joint.start + joint.dof]),
             }
             for joint in scene.joints
         ],
+        "contacts": [_short(name) for name in motion.system.topology.contacts],
         "parts": [
             {"kind": p.kind, "layer": p.layer, "body": p.body, "color": p.color, "mesh": p.mesh}
             for p in scene.parts

@@ -62,7 +62,6 @@ class Joint:
     name, type: of the joint and of its coupling; child, parent: body indices, -1 for the world
     frame_C, frame_D: in the body frames, shape (E or 1, 7)
     start: index of its first coordinate; dof: how many it has
-    contact: index in `Motion.contact_points`, or -1
     """
 
     name: str
@@ -73,7 +72,6 @@ class Joint:
     frame_D: np.ndarray
     start: int
     dof: int
-    contact: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,19 +167,17 @@ def _joints(motion: Motion) -> tuple[Joint, ...]:
                 frame_D=frames[1][:, i],
                 start=group.start[i],
                 dof=group.coupling.dof,
-                contact=motion.contacts.index(j) if j in motion.contacts else -1,
             )
     return tuple(found[j] for j in sorted(found))
 
 
 def _ends(joints: tuple[Joint, ...]) -> list[tuple[int, np.ndarray]]:
-    """Body and position in it, (E or 1, 3), of both frames of each joint that is no contact."""
+    """Body and position in it, (E or 1, 3), of both frames of each joint."""
     ends = []
     for joint in joints:
-        if joint.contact < 0:
-            # A free joint's D says nothing of the body that it stands on.
-            sides = [(joint.child, joint.frame_C), (joint.parent, joint.frame_D)]
-            ends += [(b, frame[:, :3]) for b, frame in sides if b >= 0 and joint.dof < 6]
+        # A free joint's D says nothing of the body that it stands on.
+        sides = [(joint.child, joint.frame_C), (joint.parent, joint.frame_D)]
+        ends += [(b, frame[:, :3]) for b, frame in sides if b >= 0 and joint.dof < 6]
     return ends
 
 
@@ -316,14 +312,14 @@ def _without_floor(visuals: Iterable[Visual], up: np.ndarray) -> tuple[list[Visu
 def _touching(system: Any) -> list[Part]:
     """Round shapes that take part in contacts."""
     parts, seen = [], set()
-    for group in system.groups:
-        if not isinstance(group.coupling, Contact):
+    for group in system.contacts:
+        if not isinstance(group.geometry, Contact):
             continue
         for field, frame, bodies in (
             ("shape_C", group.frame_C, group.child),
             ("shape_D", group.frame_D, group.parent),
         ):
-            shape = getattr(group.coupling, field)
+            shape = getattr(group.geometry, field)
             if not isinstance(shape, TouchingSphere | TouchingCapsule):
                 continue
             frames = np.concatenate([_tail_first(frame.p, 2), _tail_first(frame.q, 2)], -1)
@@ -437,10 +433,10 @@ def _ground(system: Any, low: float, radius: float) -> float:
     below all bodies.
     """
     up = _up(system)
-    for group in system.groups:
-        if not isinstance(group.coupling, Contact):
+    for group in system.contacts:
+        if not isinstance(group.geometry, Contact):
             continue
-        if not isinstance(group.coupling.shape_D, HalfSpace) or WORLD_INDEX not in group.parent:
+        if not isinstance(group.geometry.shape_D, HalfSpace) or WORLD_INDEX not in group.parent:
             continue
         i = group.parent.index(WORLD_INDEX)
         frame = _tail_first(group.frame_D.p, 2)[0, i], _tail_first(group.frame_D.q, 2)[0, i]

@@ -10,7 +10,6 @@ import pytest
 from jaxjoints import (
     Armature,
     Ball,
-    Contact,
     Control,
     DryFriction,
     Hinge,
@@ -84,8 +83,8 @@ def leg(*, floating=False):
     ground = contact_laws(friction=0.6, stiffness=2e4, damping=50.0)
     for i, x in enumerate((-0.04, 0.06)):
         place = {"frame_C": (x, 0.0, -0.42)}
-        world.joint(f"foot{i}", Contact(shapes.Sphere(0.04), shapes.HalfSpace()), child="shin",
-                    laws=ground, **place)  # fmt: skip
+        shape = shapes.Sphere(0.04), shapes.HalfSpace()
+        world.contact(f"foot{i}", *shape, child="shin", laws=ground, **place)
     return world.build()
 
 

@@ -49,9 +49,9 @@ def thrown(body: str, ground: str, batch: int, seed: int) -> tuple[jj.System, jj
     dtype = state.position.dtype
     μ = jnp.asarray(rng.uniform(0.1, 1.0, batch), dtype)
     for k in range(points):
-        laws = system.joint(f"ground/{k}").laws
+        laws = system.contact(f"ground/{k}").laws
         rough = (jj.replace(law, mu=μ) for law in laws[1:])
-        system = system.with_joint(f"ground/{k}", laws=(laws[0], *rough))
+        system = system.with_contact(f"ground/{k}", laws=(laws[0], *rough))
     turn = rng.normal(size=(4, 1, batch))
     height = reach + rng.uniform(0.0, 0.1, batch)
     place = np.stack([0 * height, 0 * height, height])[:, None]

@@ -120,13 +120,13 @@ def lifted(m):
 
 def with_mujocos_stops(model, m):
     """The builder's stops exchanged for MuJoCo's; what they need is found by their names."""
-    joints = model.builder._joints
+    joints, contacts = model.builder._joints, model.builder._contacts
     owners = {owner_i: joint for joint, owner_i in model.coordinates.items()}
-    for name, spec in joints.items():
+    for name, spec in (joints | contacts).items():
         laws = []
         for law in spec.laws:
             if isinstance(law, jj.Limits):
-                if " on " in name:
+                if name in contacts:
                     geoms = [m.geom(part.partition("/")[0]).id for part in name.split(" on ")]
                     solref, solimp = (
                         np.mean([field[g] for g in geoms], axis=0)
@@ -147,7 +147,8 @@ def with_mujocos_stops(model, m):
                 )
                 law = jax.tree.map(partial(np.asarray, dtype=float), law)
             laws.append(law)
-        joints[name] = dataclasses.replace(spec, laws=tuple(laws))
+        specs = contacts if name in contacts else joints
+        specs[name] = dataclasses.replace(spec, laws=tuple(laws))
 
 
 def compared(path, steps, *, flags="", friction=True, same=False, speed=SPEED):
@@ -190,9 +191,7 @@ def rest_of(path):
     """Depth, share of the weight that the ground carries and largest speed of each at the end."""
     apart, _, (system, state, m, d, ok) = compared(path, round(REST / DT), speed=0.0)
     _, info = jax.jit(partial(jj.step, dt=DT))(system, state)
-    touching = [j for j, name in enumerate(system.topology.joints) if " on " in name]
-    normal = [system.coordinate(system.topology.joints[j]).start for j in touching]
-    gaps = jj.coordinates(system, state)[jnp.asarray(normal)]
+    gaps = jj.gaps(system, state)
     weight = float(system.mass.sum()) * 9.81
     force = np.zeros(6)
     carried = 0.0
@@ -200,7 +199,7 @@ def rest_of(path):
         mujoco.mj_contactForce(m, d, c, force)
         carried += force[0]
     depths = [c.includemargin - c.dist for c in d.contact]
-    ours = float(info.law_force[jnp.asarray(normal)].sum())
+    ours = float(info.contact_force[0].sum())
     speed = float(jnp.abs(state.velocity).max())
     return {
         "ok": ok,

@@ -46,7 +46,7 @@ def test_shapes_that_cannot_touch_are_refused(shapes, message):
 @pytest.mark.parametrize(
     ("surface", "message"),
     [
-        ({"friction": -0.5}, "joint 'foot': ContactFriction .* mu -0.5 must be >= 0"),
+        ({"friction": -0.5}, "contact 'foot': ContactFriction .* mu -0.5 must be >= 0"),
         ({"friction": np.inf}, "ContactFriction on coordinate 1: mu inf must be finite"),
         (
             {"friction": (0.1, 0.2, 0.3)},
@@ -69,9 +69,9 @@ def test_surfaces_that_cannot_be_are_refused(surface, message):
 
 
 @pytest.mark.parametrize(
-    ("coupling", "message"),
+    ("point", "message"),
     [
-        (jj.Contact(BOX, GROUND), "joint 'a': Contact touches in 8 points; use .*SystemBuilder"),
+        (jj.Contact(BOX, GROUND), "contact 'a': Contact touches in 8 points; .*SystemBuilder"),
         (
             jj.Contact(jj.shapes.Sphere(-1.0), GROUND),
             "Contact shape_C: Sphere radius -1.0 must be > 0",
@@ -82,11 +82,62 @@ def test_surfaces_that_cannot_be_are_refused(surface, message):
         (jj.ContactPoint(tangent=(0.0, 0.0, 2.0)), "tangent .* must not be along the normal"),
     ],
 )
-def test_contact_joints_that_cannot_be_are_refused(coupling, message):
+def test_contact_points_that_cannot_be_are_refused(point, message):
     world = jj.SystemBuilder()
     world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1))
     with pytest.raises(ValueError, match=message):
-        world.joint("a", coupling, child="ball")
+        world.contact("a", point, child="ball")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"laws": jj.DryFriction(1.0, coordinate=1)}, "no law keeps its bodies apart; give one"),
+        (
+            {"laws": [jj.ContactLimits(), jj.Limits(-1.0, 1.0, coordinate=3)]},
+            "3 holds a place, and",
+        ),
+        ({"laws": jj.ContactLimits(coordinate=6)}, "on coordinate 6: there are 6 coordinates"),
+        ({"laws": jj.ContactLimits(), "friction": 0.5}, "give laws or friction, not both"),
+        ({"shape_D": GROUND}, "shape_D HalfSpace.* beside a ContactPoint, .*; leave it out"),
+        ({"child": "hall"}, "child 'hall' is no body; did you mean 'ball'"),
+        ({"enabled": 0.5}, "enabled 0.5 must be True, False, or None"),
+    ],
+)
+def test_what_a_contact_cannot_be_given_is_refused(given, message):
+    world = jj.SystemBuilder()
+    world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    with pytest.raises(ValueError, match=f"contact 'a'.*{message}"):
+        world.contact("a", jj.ContactPoint(), **{"child": "ball"} | given)
+
+
+def test_a_contact_is_no_joint_and_says_how_to_add_and_read_it():
+    world = jj.SystemBuilder()
+    world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1), pose=(0.0, 0.0, 1.0))
+    world.joint("arm", jj.Slider(), child="ball")
+    for contact in (jj.Contact(BALL, GROUND), jj.ContactPoint()):
+        with pytest.raises(ValueError, match="'foot': a Contact.* is no joint .* with `contact`"):
+            world.joint("foot", contact, child="ball")
+    with pytest.raises(ValueError, match="contact 'arm' .*: joint 'arm' .* has this name"):
+        world.contact("arm", BALL, GROUND, child="ball")
+    world.contact("foot", BALL, GROUND, child="ball")
+    with pytest.raises(ValueError, match="joint 'foot' .*: contact 'foot' .* has this name"):
+        world.joint("foot", jj.Hinge(), child="ball")
+    system, state = world.build()
+    assert state.q.shape == (1,) and system.contact_index("foot") == 0
+    for ask in (system.coordinate, system.joint):
+        with pytest.raises(KeyError, match="'foot' is a contact .*gaps.*contact_force"):
+            ask("foot")
+    with pytest.raises(KeyError, match="'foot' is a contact and no joint; .* `with_contact`"):
+        system.with_joint("foot", laws=())
+    with pytest.raises(ValueError, match="coordinates 'foot' is no joint; .* give gaps="):
+        jj.readout(system, coordinates="foot")
+    with pytest.raises(KeyError, match="no contact 'arm'; there are \\['foot'\\]"):
+        system.contact("arm")
+    # Six numbers for each contact once stood in q.
+    old = jj.replace(state, q=jnp.zeros(7))
+    with pytest.raises(ValueError, match=r"such as 'foot'; .* so q has shape \(1,\).*`gaps"):
+        jj.step(system, old, dt=0.01)
 
 
 def test_a_contact_places_no_body_and_is_told_no_coordinates():
@@ -98,18 +149,18 @@ def test_a_contact_places_no_body_and_is_told_no_coordinates():
     world.joint("arm", jj.Hinge(axis=(0.0, 1.0, 0.0)), child="held", frame_D=(0.0, 0.0, 2.0))
     system, state = world.build()
     np.testing.assert_allclose(state.position, [[0, 0], [0, 0], [0, 2]])
-    np.testing.assert_allclose(jj.coordinates(system, state)[system.coordinate("touch")][0], 1.4)
+    np.testing.assert_allclose(jj.gaps(system, state), [1.4])
     for values, field in (
         ({"q": {"touch": np.ones(6)}}, "q"),
         ({"qd": {"touch": np.ones(6)}}, "qd"),
     ):
-        with pytest.raises(ValueError, match=f"joint 'touch': {field} "):
+        with pytest.raises(ValueError, match=f"{field}: there is no joint 'touch'"):
             system.state(**values)
 
 
 def test_bodies_that_start_in_each_other_are_warned_of():
     with pytest.warns(
-        UserWarning, match=re.escape("joint 'foot': coordinate 0 starts at -0.3, out")
+        UserWarning, match=re.escape("contact 'foot': its gap starts at -0.3, outside its")
     ):
         system, state = build()
     # And pushed out by position projection, as from any hard limit.

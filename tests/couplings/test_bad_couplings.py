@@ -14,7 +14,6 @@ from jaxjoints.algebra.pytree import struct
 from jaxjoints.algebra.spatial import Pose, norm, quat_from_rotation_vector
 from jaxjoints.build.builder import SystemBuilder
 from jaxjoints.couplings.compound import Chain, Reversed
-from jaxjoints.couplings.contact import Contact
 from jaxjoints.couplings.coupling import Chart, Coupling, Residual
 from jaxjoints.couplings.curve import PointOnCurve, PointOnLevelSet, PointOnSurface
 from jaxjoints.couplings.ellipsoid import Ellipsoid, Ellipsoid3
@@ -24,7 +23,7 @@ from jaxjoints.couplings.gimbal import FreeEuler, Gimbal
 from jaxjoints.couplings.released import Released
 from jaxjoints.couplings.rolling import RollingSphere
 from jaxjoints.couplings.rotary import Ball, Hinge, Universal
-from jaxjoints.couplings.shapes import HalfSpace, Point, Shape
+from jaxjoints.couplings.shapes import Shape
 from jaxjoints.couplings.spherical import BallRotation
 from jaxjoints.couplings.surface import PlanePoint, SegmentedPlanePoint
 from jaxjoints.laws.transmissions import Transmission
@@ -268,11 +267,6 @@ def test_velocity_rows_without_a_residual_are_refused():
 
     with refused("'elbow'", "Braking.acceleration_residual(T, v, a, t)", "[0]", "[1]"):
         hinge_on_arm(struct(Braking)())
-
-
-def test_the_coordinates_of_a_contact_have_no_pose():
-    with pytest.raises(NotImplementedError, match="Contact do not determine a pose"):
-        Contact(Point(), HalfSpace()).pose(jnp.zeros(6))
 
 
 def test_residuals_of_wrong_length_are_refused():

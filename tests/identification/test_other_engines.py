@@ -116,7 +116,7 @@ def link(system, state, info):
 
 def box_residuals(system, start, motion, dt, values, follow):
     """Of a box on four corners, whose friction is one number."""
-    numbers = {f"joint.{i}.laws.{j}.mu": values["mu"] for i in range(4) for j in (1, 2)}
+    numbers = {f"contact.{i}.laws.{j}.mu": values["mu"] for i in range(4) for j in (1, 2)}
     start = jj.replicate(start, values["mu"].shape[-1])
     options = {"follow": follow, "noise": (1e-4, 1e-4), "dt": dt, "scheme": ODE_CONTACT}
     return pose_residuals(system.with_numbers(numbers), start, motion, **options)
@@ -134,8 +134,8 @@ def test_the_friction_of_odes_sliding_box():
         jj.ContactFriction(1.0, slip=settings["cfm"], force_limit=0.0, coordinate=i) for i in (1, 2)
     ]
     for i, corner in enumerate([(-x, -y, -z), (-x, y, -z), (x, -y, -z), (x, y, -z)]):
-        contact = jj.Contact(jj.shapes.Point(), jj.shapes.HalfSpace())
-        world.joint(f"{i}", contact, child="box", frame_C=corner, laws=[stop, *rough])
+        shapes = jj.shapes.Point(), jj.shapes.HalfSpace()
+        world.contact(f"{i}", *shapes, child="box", frame_C=corner, laws=[stop, *rough])
     system, state = world.build()
     p, q = (np.array(case["trajectory"][field])[:41, 0, :, None] for field in ("pos", "quat"))
     motion = Motion.from_poses(p, q, dt=settings["dt"], rotation="linearized")

@@ -74,9 +74,9 @@ def film():
     system, state = scene()
     system = jj.replace(system, gravity=jnp.asarray(GRAVITY))
     for name in corners("box"):
-        laws = system.joint(name).laws
+        laws = system.contact(name).laws
         along = (jj.replace(law, mu=jnp.asarray(FRICTION)) for law in laws[1:])
-        system = system.with_joint(name, laws=(laws[0], *along))
+        system = system.with_contact(name, laws=(laws[0], *along))
     # Enough passes for closed forms.
     scheme = jj.SemiImplicitEuler(solver=jj.Newton(passes=40))
     options = {"dt": DT, "steps": STEPS, "scheme": scheme, "record": lambda *step: step}
@@ -95,7 +95,8 @@ def body(film, name, field):
 def force(film, *names):
     """Forces of contacts along normal and tangents and about them, (time, contacts, 6, batch)."""
     system, _, infos = film
-    return np.stack([infos.law_force[:, system.coordinate(name)] for name in names], axis=1)
+    at = [system.contact_index(name) for name in names]
+    return np.asarray(infos.contact_force)[:, :, at].transpose(0, 2, 1, 3)
 
 
 def corners(name, count=8):
@@ -134,13 +135,18 @@ def test_forces_of_all_contacts_sum_to_the_weight(film, name, contacts):
 
 
 @pytest.mark.slow
-def test_info_gives_the_wrenches_of_all_contacts_on_a_body(film):
-    """At the corners, in the axes of a box that has not turned."""
-    system, _, infos = film
-    at = np.array([system.joint(name).joints[0] for name in corners("box")])
-    wrench = np.asarray(infos.wrench)[:, :, at, STICK].sum(axis=2)
+def test_the_wrenches_of_all_contacts_on_a_body_carry_it(film):
+    """In world axes, of a box that has not turned; their moments about its origin are 0."""
+    system, states, infos = film
+    last = jax.tree.map(lambda x: x[-1], (states, infos))
+
+    @jax.jit
+    def wrench(states, info):
+        where = {"axes": "child", "point": "origin"}
+        return sum(jj.reaction(system, states, info, name, **where) for name in corners("box"))
+
     expected = MASS * np.append(-GRAVITY[:, STICK], np.zeros(3))
-    np.testing.assert_allclose(wrench[:, :3], expected[:3] + np.zeros((STEPS, 1)), atol=FORCE)
+    np.testing.assert_allclose(wrench(*last)[:, STICK], expected, atol=FORCE)
 
 
 @pytest.mark.slow
@@ -197,8 +203,8 @@ def thrown(numbers):
     """
     vx, vz, spin, e, friction, radius, height = numbers
     system, state = FLIGHT
-    coupling = jj.Contact(jj.shapes.Sphere(radius), jj.shapes.HalfSpace())
-    laws = system.joint("ground").laws
+    geometry = jj.Contact(jj.shapes.Sphere(radius), jj.shapes.HalfSpace())
+    laws = system.contact("ground").laws
     laws = jj.replace(laws[0], restitution=e), *(jj.replace(x, mu=friction) for x in laws[1:])
     zero = jnp.zeros_like(vx)
     state = jj.replace(
@@ -207,7 +213,7 @@ def thrown(numbers):
         velocity=jnp.stack([vx, zero, vz])[:, None],
         omega=jnp.stack([zero, spin, zero])[:, None],
     )
-    system = system.with_joint("ground", coupling=coupling, laws=laws)
+    system = system.with_contact("ground", geometry=geometry, laws=laws)
 
     def one(state, _):
         return jj.step(system, state, dt=0.01)[0], None

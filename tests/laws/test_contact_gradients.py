@@ -80,8 +80,8 @@ def built():
 
 def numbers(system, name):
     """Radius and laws of a case as one array, and back."""
-    joint = system.joint(name)
-    return ravel_pytree((joint.coupling, joint.laws))
+    contact = system.contact(name)
+    return ravel_pytree((contact.geometry, contact.laws))
 
 
 def moved(change):
@@ -92,8 +92,8 @@ def moved(change):
     system = start
     for name in CASES:
         values, rebuild = numbers(start, name)
-        coupling, laws = rebuild(values * (1 + change[: len(values)]))
-        system = system.with_joint(name, coupling=coupling, laws=laws)
+        geometry, laws = rebuild(values * (1 + change[: len(values)]))
+        system = system.with_contact(name, geometry=geometry, laws=laws)
     final, info = jj.step(system, pushed(state, change[MOST:]), dt=DT, scheme=SCHEME)
     return jnp.append(jnp.concatenate([final.velocity, final.omega]).T.ravel(), info.residual)
 
@@ -126,8 +126,8 @@ def test_every_number_of_the_laws_counts_in_a_case():
     system, _ = built()
     counts = set()
     for slope, name in zip(np.abs(slopes()[0]).max(axis=2).T, CASES, strict=True):
-        joint = system.joint(name)
-        fields = jax.tree_util.tree_leaves_with_path((joint.coupling, joint.laws))
+        contact = system.contact(name)
+        fields = jax.tree_util.tree_leaves_with_path((contact.geometry, contact.laws))
         for (path, _), size in zip(fields, slope, strict=False):
             counts |= {path[-1].name} if size > 1e-3 else set()
     normal = {"erp", "cfm", "stiffness", "damping", "max_correction", "restitution", "speed"}

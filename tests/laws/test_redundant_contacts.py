@@ -77,8 +77,8 @@ def ends(change, passes):
     system, state = built()
     for name in CASES:
         for corner in (f"{name}/{k}" for k in range(8)):
-            laws = laws_of(system.joint(corner).laws, change)
-            system = system.with_joint(corner, laws=laws)
+            laws = laws_of(system.contact(corner).laws, change)
+            system = system.with_contact(corner, laws=laws)
     vx, vy, wz = change[5:]
     zero = jnp.zeros_like(vx)
     state = jj.replace(

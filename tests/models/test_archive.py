@@ -51,23 +51,60 @@ def test_a_system_and_its_motion_come_back_as_they_were(tmp_path):
 
 def test_states_of_format_1_start_their_next_step_without_forces():
     """The file: a foot that stood for three steps, written by version 0.1.0 in format 1."""
-    with pytest.warns(UserWarning, match="standing_foot_1.npz: its states have no forces"):
+    with pytest.warns(UserWarning, match="_1.npz: its states have no forces.* format 1"):
         back = load(DATA / "standing_foot_1.npz")
     system, state = back["system"], back["state"]
     assert isinstance(state.row_forces, jj.RowForces)
     assert not np.any(state.row_forces.rows) and not np.any(state.row_forces.bounds)
+    assert system.topology.contacts == ("sole",) and not state.q.size
     new, info = jax.jit(lambda system, state: jj.step(system, state, dt=0.01))(system, state)
     assert np.all(info.ok) and np.any(new.row_forces.rows)
 
 
+def test_contacts_of_format_2_are_no_joints():
+    """The file: a foot with a toe, a hinge between two contacts, after three steps. It moves on as
+    the version that wrote it said, by what that lost: the forces of the last step.
+    """
+    with pytest.warns(UserWarning, match="_2.npz: its states have no forces.* format 2"):
+        back = load(DATA / "standing_foot_2.npz")
+    system, state = back["system"], back["state"]
+    topology = system.topology
+    assert topology.joints == ("ankle", "cap") and topology.contacts == ("sole", "tip")
+    assert system.coordinate("cap") == slice(1, 2)
+    np.testing.assert_allclose(system.contact("tip").frame_C.p, [0.1, 0.0, -0.05])
+    np.testing.assert_allclose(state.q, [0.0288915687, 0.00144457843], rtol=1e-6)
+    np.testing.assert_allclose(jj.gaps(system, state), [0.0, 0.0255200001], atol=1e-7)
+    assert state.engagement.shape == (2 + 1 + 2,)
+    final = jax.jit(lambda *at: jj.rollout(*at, dt=0.01, steps=20)[0])(system, state)
+    np.testing.assert_allclose(final.q, [-0.0445151411, -0.00222575705], atol=1e-6)
+    np.testing.assert_allclose(final.position[0], [0.01752574, 0.11599816, 0.03455033], atol=1e-6)
+
+
+def test_states_of_format_2_without_their_system_are_refused_where_they_are_used(tmp_path):
+    with zipfile.ZipFile(DATA / "standing_foot_2.npz") as file:
+        entries = {name: file.read(name) for name in file.namelist()}
+    head = json.loads(entries["records.json"])
+    system = head["records"].pop("system")
+    with zipfile.ZipFile(tmp_path / "state", "w") as file:
+        for name, data in (entries | {"records.json": json.dumps(head)}).items():
+            file.writestr(name, data)
+    state = load(tmp_path / "state")["state"]
+    with pytest.warns(UserWarning, match="format 2"):
+        system = load(DATA / "standing_foot_2.npz")["system"]
+    with pytest.raises(ValueError, match="q has 6 numbers for each contact, such as 'sole'"):
+        jj.step(system, state, dt=0.01)
+
+
 def test_a_file_holds_the_forces_of_the_last_step(tmp_path):
-    """Format 2; half as long a step starts from half of their impulses."""
+    """Half as long a step starts from half of their impulses."""
     with pytest.warns(UserWarning, match="format 1"):
         back = load(DATA / "standing_foot_1.npz")
     run = jax.jit(lambda state: jj.rollout(back["system"], state, dt=0.01, steps=50)[0])
     state = run(back["state"])
-    save(tmp_path / "foot", state=state)
-    again = load(tmp_path / "foot")["state"]
+    save(tmp_path / "foot", system=back["system"], state=state)
+    read = load(tmp_path / "foot")
+    again = read["state"]
+    assert_same(read["system"], back["system"])
     assert_same(again, state)
     np.testing.assert_allclose(again.row_forces.rows[0], 9.81, rtol=1e-3)
     for dt in (0.01, 0.005):

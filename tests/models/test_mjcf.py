@@ -288,7 +288,7 @@ def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco(name):
     with pytest.warns(LoadWarning, match="contact of 1 pairs of geoms; contacts=True"):
         load_mjcf(text)
     system, state = load_mjcf(text, contacts=True, strict=True).build()
-    assert system.topology.joints == ("skin on floor",)
+    assert system.topology.contacts == ("skin on floor",)
     run = jax.jit(lambda s: jj.rollout(system, s, dt=2e-3, steps=1000, record_every=1000)[0])
     m = mujoco.MjModel.from_xml_string(text)
     d = mujoco.MjData(m)
@@ -327,7 +327,7 @@ def test_stiffness_and_damping_are_those_of_mujoco_where_its_numbers_are_zero(ar
     m = mujoco.MjModel.from_xml_string(text)
     d = mujoco.MjData(m)
     mujoco.mj_forward(m, d)
-    law = system.joint("turn").laws[-1] if stop else system.joint("ball on floor").laws[0]
+    law = system.joint("turn").laws[-1] if stop else system.contact("ball on floor").laws[0]
     assert d.nefc == (1 if stop else 4)
     # Its rows act in parallel, each with the stiffness K d/R and the damping B/R.
     K, B, impedance, _ = d.efc_KBIP.T
@@ -392,7 +392,7 @@ def test_round_geoms_touch_each_other_on_request():
             model = load_mjcf(text, contacts=contacts)
     system, state = model.build()
     names = ("skin on post", "lid on post", "lid on skin")
-    assert set(system.topology.joints[2:]) == set(names)
+    assert set(system.topology.contacts) == set(names)
     run = jax.jit(lambda s: jj.rollout(system, s, dt=2e-3, steps=1000, record_every=1000)[0])
     m = mujoco.MjModel.from_xml_string(text)
     d = mujoco.MjData(m)

@@ -19,8 +19,8 @@ IMPORTS_OF_FOLDERS = {
     "assembly": {"algebra", "couplings", "laws", "solve", "model"},
     "build": {"algebra", "couplings", "laws", "solve", "model", "assembly"},
     "schemes": {"algebra", "laws", "solve", "model", "assembly"},
-    "simulate": {"algebra", "laws", "model", "assembly", "build", "schemes"},
-    "models": {"algebra", "build", "couplings", "laws", "model"},
+    "simulate": {"algebra", "couplings", "laws", "model", "assembly", "build", "schemes"},
+    "models": {"algebra", "assembly", "build", "couplings", "laws", "model"},
     "dynamics": {
         *("algebra", "assembly", "build", "laws", "model", "schemes", "simulate", "solve"),
     },

@@ -255,7 +255,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("given", "words"),
         [
-            ({"speeds": "pivott"}, "speeds 'pivott' is no joint; did you mean 'pivot'"),
+            ({"speeds": "pivott"}, "speeds 'pivott' is no joint or contact; did you mean 'pivot'"),
             ({"poses": ["bob", "world"]}, "poses 'world' is no body"),
             ({"reactions": True, "axes": "D"}, "axes 'D' must be 'C', 'child'"),
             (

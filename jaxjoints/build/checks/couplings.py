@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...algebra.compiler import is_traced
+from ...couplings.contact import ContactGeometry
 from ...couplings.coupling import Coupling
 from ...couplings.diagnosis import (
     captured_array_problem,
@@ -34,6 +35,11 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
         functions that JAX cannot trace or that return wrong shapes or numbers that are not finite.
     Warns: a coupling of low rank at rest, and arrays that its functions take from outside.
     """
+    if isinstance(coupling, ContactGeometry):
+        raise ValueError(
+            f"{owner}: a {type(coupling).__name__} is no joint and has no coordinates; add it with "
+            "`contact`, which takes two shapes, or a ContactPoint"
+        )
     if not isinstance(coupling, Coupling):
         is_type = isinstance(coupling, type) and issubclass(coupling, Coupling)
         hint = f"write {coupling.__name__}(…)" if is_type else "give a record such as Hinge()"

@@ -115,7 +115,7 @@ def with_critical_damping(
         )
     dtype = precision()
     if coupling.dof == 6:
-        # No bilateral rows; a contact, which is one of these couplings, has no pose to try either.
+        # No bilateral rows, and possibly no pose to try either.
         return Compliance(springs.compliance, 0 * springs.compliance)
     xp = jnp if is_traced((springs, coupling, list(inertias))) else np
     q = jnp.zeros(coupling.dof, dtype)

@@ -49,7 +49,7 @@ def read_laws(
         kind, coordinate = type(declared).__name__, declared.coordinate
         name = f"{owner}: {kind} on coordinate {coordinate}"
         if not 0 <= coordinate < dof:
-            raise ValueError(f"{name}: the joint has {dof} coordinates, numbered from 0")
+            raise ValueError(f"{name}: there are {dof} coordinates, numbered from 0")
         law = _standard_limits(name, declared, erp) if isinstance(declared, Limits) else declared
         if law is None:
             notes.append(f"{name}: left out, it has no bound")

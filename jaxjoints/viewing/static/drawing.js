@@ -308,44 +308,44 @@ function drawSpan(at, environment, joint, i, axis, owner) {
   }
 }
 
-/** The size that nine of ten vectors stay below, of those that the test lets through. */
-function usualSize(array, first, wanted) {
+/** The size that nine of ten vectors stay below; an item has `count` numbers, a vector from `first` on. */
+function usualSize(array, count, first) {
   if (!array) return 0;
-  const sizes = [], items = array.values.length / 6;
+  const sizes = [], items = array.values.length / count;
   for (let i = 0; i < items; i += Math.ceil(items / 20000)) {
-    if (!wanted(i % motion.joints.length)) continue;
-    const k = 6 * i + first;
+    const k = count * i + first;
     sizes.push(Math.hypot(array.values[k], array.values[k + 1], array.values[k + 2]));
   }
   sizes.sort((a, b) => a - b);
   return sizes.length ? sizes[Math.floor(0.9 * (sizes.length - 1))] : 0;
 }
 
-const isContact = (j) => motion.joints[j].contact >= 0;
 const usual = {
-  forces: usualSize(channels.wrenches, 0, (j) => !isContact(j)),
-  moments: usualSize(channels.wrenches, 3, (j) => !isContact(j)),
-  contacts: usualSize(channels.wrenches, 0, isContact),
+  forces: usualSize(channels.wrenches, 6, 0),
+  moments: usualSize(channels.wrenches, 6, 3),
+  contacts: usualSize(channels.contactForces, 3, 0),
 };
+
+// Impacts are many times the usual force: no arrow is longer than three times its length.
+const arrowShare = (vector, layer) => Math.min(3, vector.length() / usual[layer]);
+const arrowLength = (vector, layer) => (usual[layer] > 0 ? arrowShare(vector, layer) * size * choice.arrows : 0);
 
 function drawForces(at, environment, joint, index) {
   if (!channels.wrenches) return;
   const wrench = between(channels.wrenches, at, environment, index, 6, new Float64Array(6));
   const force = new Vector3(wrench[0], wrench[1], wrench[2]).applyQuaternion(C.q);
   const moment = new Vector3(wrench[3], wrench[4], wrench[5]).applyQuaternion(C.q);
-  // Impacts are many times the usual force: no arrow is longer than three times its length.
-  const share = (vector, layer) => Math.min(3, vector.length() / usual[layer]);
-  const length = (vector, layer) => (usual[layer] > 0 ? share(vector, layer) * size * choice.arrows : 0);
   const said = `${joint.name}: ${force.length().toPrecision(3)} N, ${moment.length().toPrecision(3)} N m`;
-  if (joint.contact >= 0) {
-    if (!shown.contacts) return;
-    const [x, y, z] = between(channels.contactPoints, at, environment, joint.contact, 3, poseNumbers);
-    const point = new Vector3(x, y, z).applyQuaternion(C.q).add(C.p);
-    arrow("contacts", environment, point, force, length(force, "contacts"), COLORS.contact, said);
-    return;
-  }
-  if (shown.forces) arrow("forces", environment, C.p, force, length(force, "forces"), COLORS.force, said);
-  if (shown.moments) arrow("moments", environment, C.p, moment, length(moment, "moments"), COLORS.moment, said, 2);
+  if (shown.forces) arrow("forces", environment, C.p, force, arrowLength(force, "forces"), COLORS.force, said);
+  if (shown.moments) arrow("moments", environment, C.p, moment, arrowLength(moment, "moments"), COLORS.moment, said, 2);
+}
+
+function drawContact(at, environment, name, index) {
+  const here = new Float64Array(3);
+  const point = new Vector3(...between(channels.contactPoints, at, environment, index, 3, here));
+  const force = new Vector3(...between(channels.contactForces, at, environment, index, 3, here));
+  const said = `${name}: ${force.length().toPrecision(3)} N`;
+  arrow("contacts", environment, point, force, arrowLength(force, "contacts"), COLORS.contact, said);
 }
 
 // Paths of points of bodies, each as a faint line of all frames and a clear one of those until now.
@@ -542,12 +542,12 @@ function draw() {
     drawParts(at, environment);
     if (shown.frames || shown.com) drawFrames(at, environment);
     motion.joints.forEach((joint, index) => {
-      const contact = joint.contact >= 0;
-      if (contact ? !shown.contacts : !(shown.joints || shown.axes || shown.limits || shown.forces || shown.moments)) return;
+      if (!(shown.joints || shown.axes || shown.limits || shown.forces || shown.moments)) return;
       jointPose(at, environment, index);
-      if (!contact && joint.dof < 6) drawJoint(at, environment, joint, index);
+      if (joint.dof < 6) drawJoint(at, environment, joint, index);
       drawForces(at, environment, joint, index);
     });
+    if (shown.contacts) motion.contacts.forEach((name, index) => drawContact(at, environment, name, index));
   }
   for (const swarm of swarms.values()) swarm.finish();
   drawTraces(at);

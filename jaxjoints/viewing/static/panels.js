@@ -60,8 +60,8 @@ const present = {
   skeleton: motion.parts.some((part) => part.layer === "skeleton"),
   inertia: motion.parts.some((part) => part.layer === "inertia"),
   com: true,
-  joints: motion.joints.some((joint) => joint.contact < 0),
-  axes: motion.joints.some((joint) => joint.contact < 0),
+  joints: motion.joints.length > 0,
+  axes: motion.joints.length > 0,
   limits: channels.limits.values.some(Number.isFinite),
   forces: usual.forces > 0,
   moments: usual.moments > 0,
@@ -123,13 +123,14 @@ if (channels.limitForces) {
 const wholes = {
   energies: { title: "energy [J]", array: channels.energies, series: ["kinetic", "gravity", "springs"] },
   errors: { title: "joint errors [m or rad]", array: channels.errors, series: motion.joints.map((joint) => joint.name) },
+  ...(motion.contacts.length ? { gaps: { title: "gaps [m]", array: channels.gaps, series: motion.contacts } } : {}),
 };
 options(element("quantity"), [...Object.values(quantities).map((x) => x.title), ...Object.values(wholes).map((x) => x.title)], 0);
 const quantityNames = [...Object.keys(quantities), ...Object.keys(wholes)];
 const plotted = new Set();
 const values = [];
 for (const joint of motion.joints) {
-  const many = joint.contact >= 0 ? 1 : joint.dof;
+  const many = joint.dof;
   if (many !== 1) {
     const row = make("li", { parent: element("joints") });
     make("span", { kind: "name", text: joint.name, title: `${joint.name} (${joint.type})`, parent: row });
@@ -155,7 +156,7 @@ element("quantity").addEventListener("change", () => replot(true));
 /** The name of a coordinate: that of its joint, with a number where it has several. */
 function coordinateName(index) {
   const joint = motion.joints.find((one) => index >= one.start && index < one.start + one.dof);
-  return joint.dof > 1 && joint.contact < 0 ? `${joint.name} ${index - joint.start}` : joint.name;
+  return joint.dof > 1 ? `${joint.name} ${index - joint.start}` : joint.name;
 }
 
 function showValues() {
