@@ -61,22 +61,8 @@ def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
 
     Returns: lower triangular, shape (r, r, *trailing)
     """
-    # Whole columns of L, then whole rows of L⁻¹: faster than entry by entry, and far faster than an
-    # elimination that updates the rest of the matrix.
     r = A.shape[0]
-    columns: list[Array] = []
-    reciprocals: list[Array] = []
-    for j in range(r):
-        column = A[j:, j]
-        for k, earlier in enumerate(columns):
-            column = column - earlier[j - k :] * earlier[j - k][None]
-        # Protects from the pivots of redundant rows, which are rounding of either sign: divided by
-        # them, the nodes that they are coupled to would be noise or NaN.
-        least = jnp.finfo(A.dtype).eps * jnp.abs(A[j, j] if size is None else size[j])
-        pivot = column[0]
-        reciprocal = lax.rsqrt(jnp.maximum(pivot, least))
-        reciprocals.append(lax.select(pivot <= least, jnp.zeros_like(pivot), reciprocal)[None])
-        columns.append(column * reciprocals[j])
+    columns, reciprocals = _cholesky(A, size)
     rows: list[Array] = []
     for i in range(r):
         row = reciprocals[i]
@@ -87,6 +73,37 @@ def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
         ends = [(0, r - i - 1, 0)] + [(0, 0, 0)] * (A.ndim - 2)
         rows.append(lax.pad(row, np.zeros((), A.dtype), ends))
     return jnp.stack(rows)
+
+
+@once
+def semidefinite_root(A: Array) -> Array:
+    """L of A = L Lᵀ, symmetric and positive semidefinite, shape (r, r, *trailing): lower
+    triangular, a column of zeros for each row that depends on those before it to within rounding.
+    """
+    columns, _ = _cholesky(A, None)
+    above = [[(j, 0, 0)] + [(0, 0, 0)] * (A.ndim - 2) for j in range(A.shape[0])]
+    full = [lax.pad(c, np.zeros((), A.dtype), ends) for c, ends in zip(columns, above, strict=True)]
+    return jnp.stack(full, axis=1)
+
+
+def _cholesky(A: Array, size: Array | None) -> tuple[list[Array], list[Array]]:
+    """Columns of L from the diagonal on, and the reciprocals of their first entries, (1, …)."""
+    # Whole columns of L, then whole rows of L⁻¹: faster than entry by entry, and far faster than an
+    # elimination that updates the rest of the matrix.
+    columns: list[Array] = []
+    reciprocals: list[Array] = []
+    for j in range(A.shape[0]):
+        column = A[j:, j]
+        for k, earlier in enumerate(columns):
+            column = column - earlier[j - k :] * earlier[j - k][None]
+        # Protects from the pivots of redundant rows, which are rounding of either sign: divided by
+        # them, the nodes that they are coupled to would be noise or NaN.
+        least = jnp.finfo(A.dtype).eps * jnp.abs(A[j, j] if size is None else size[j])
+        pivot = column[0]
+        reciprocal = lax.rsqrt(jnp.maximum(pivot, least))
+        reciprocals.append(lax.select(pivot <= least, jnp.zeros_like(pivot), reciprocal)[None])
+        columns.append(column * reciprocals[j])
+    return columns, reciprocals
 
 
 @once

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..couplings.contact import NORMAL
 from ..couplings.nonholonomic import extra_rows
 from ..laws.law import Law, by_row_law
 from ..model.articulation import Articulation
@@ -69,11 +70,13 @@ class Slot:
         none
     normal: for each coordinate row of the system, the coordinate row whose impulse a bound follows,
         itself where it follows none; () where no bound of the slot does
+    across: likewise that with which it shares its bounds
     """
 
     kind: type
     laws: tuple[tuple[int | None, ...], ...]
     normal: tuple[int, ...] = ()
+    across: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,8 @@ class Layout:
     engages: whether some law has an engagement
     follows: whether some friction follows a normal force
     tree: where tree joints are held by their coordinates, what that takes; else None
+    pairs: of each pair of bodies (`Paths.pairs`) a contact between them: its group among
+        `System.contacts`, and its place there in a `Mechanism`
     """
 
     groups: tuple[GroupLayout, ...]
@@ -118,6 +123,7 @@ class Layout:
     engages: bool
     follows: bool
     tree: "TreeLayout | None" = None
+    pairs: tuple[tuple[int, int], ...] = ()
 
     def members(self, part: Part) -> tuple[int, ...]:
         """Places of the members of a part in its group of a `Mechanism`."""
@@ -198,6 +204,7 @@ def _facts(system: System) -> tuple["_Group", ...]:
             laws=_laws(group.laws),
             held=(),
             bodies=tuple(zip(group.child, group.parent, strict=True)),
+            touches=True,
         )
         for group in system.contacts
     )
@@ -226,6 +233,7 @@ class _Law:
     kind: type
     two_sided: bool
     normal: int | None
+    across: int | None
 
 
 @dataclass(frozen=True)
@@ -237,6 +245,7 @@ class _Group:
     bodies: of each joint or transmission, -1 for the world
     custom: rows of a user, which may depend on each other
     of_tree: as in a `GroupLayout`
+    touches: whether these are contacts, whose wrenches on both bodies are opposite
     """
 
     errors: int
@@ -246,6 +255,7 @@ class _Group:
     bodies: tuple[tuple[int, ...], ...]
     custom: bool = False
     of_tree: bool = False
+    touches: bool = False
 
     @property
     def can_stand(self) -> bool:
@@ -276,7 +286,9 @@ class _Group:
 
 def _laws(laws: tuple[Law, ...]) -> tuple[_Law, ...]:
     each = by_row_law(laws)
-    return tuple(_Law(law.coordinate, law.kind, law.two_sided, law.normal) for law in each)
+    return tuple(
+        _Law(law.coordinate, law.kind, law.two_sided, law.normal, law.across) for law in each
+    )
 
 
 @lru_cache(maxsize=256)
@@ -319,8 +331,10 @@ def _layout(
         [facts[p].bodies[i] for p, i in acting],
         tuple(len(rows[p].wrenches) for p, _ in acting),
         [facts[p].can_stand for p, _ in acting],
+        [facts[p].touches for p, _ in acting],
     )
     order = [acting[node] for node in way.order]
+    touching = [order[way.graph + on[0]] for _, on in way.pairs]
     order += [(p, i) for p, i in nodes if facts[p].of_tree]
     if whole is None:
         orders = tuple(
@@ -332,6 +346,7 @@ def _layout(
     position = {node: at for at, node in enumerate(order)}
     # Members of a `Mechanism` stand in these orders.
     arranged = [orders[p] if whole is None else range(len(f.bodies)) for p, f in enumerate(facts)]
+    first_contact = sum(not group.touches for group in groups)
     nodes = [(p, i) for p, part_rows in enumerate(rows) if part_rows.wrenches for i in arranged[p]]
     acting = [(p, i) for p, i in nodes if not facts[p].of_tree]
     permutations = [
@@ -350,6 +365,10 @@ def _layout(
         unused += [(r, place) for place in at for r in range(len(part_rows.wrenches), height)]
         lacking = np.flatnonzero(~part_rows.has_error)
         without_error += [(int(r), place) for place in at for r in lacking]
+        if facts[p].touches:
+            # The other directions of a contact have speeds alone.
+            others = [part_rows.place(c) for c in part_rows.coordinates if c != NORMAL]
+            without_error += [(r, place) for place in at for r in others]
         if facts[p].of_tree:
             members = parts[p].members or tuple(range(len(at)))
             for place, member in zip(at, members, strict=True):
@@ -384,6 +403,7 @@ def _layout(
         engages,
         any(law.normal is not None for group in groups for law in group.laws),
         tree,
+        tuple((parts[p].group - first_contact, arranged[p].index(i)) for p, i in touching),
     )
 
 
@@ -431,25 +451,29 @@ def _slots(groups: Sequence[_Group], rows: Sequence[GroupLayout]) -> tuple[Slot,
                 tuple(each[rank] if rank < len(each) else None for each in group)
                 for group in chosen
             )
-            slots.append(Slot(kind, laws, _normals(groups, rows, laws, first)))
+            related = (_related(groups, rows, laws, first, field) for field in ("normal", "across"))
+            slots.append(Slot(kind, laws, *related))
     return tuple(slots)
 
 
-def _normals(
+def _related(
     groups: Sequence[_Group],
     rows: Sequence[GroupLayout],
     laws: tuple[tuple[int | None, ...], ...],
     first: dict[tuple[int, int], int],
+    field: str,
 ) -> tuple[int, ...]:
-    """`Slot.normal` of a slot with certain laws; first: row of each coordinate of a group."""
-    normal, follows = [], False
+    """`Slot.normal` or `Slot.across`, the field, of a slot with certain laws; first: row of each
+    coordinate of a group.
+    """
+    found, some = [], False
     for g, (group, group_layout) in enumerate(zip(groups, rows, strict=True)):
         for coordinate, law in zip(group_layout.coordinates, laws[g], strict=True):
-            other = None if law is None else group.laws[law].normal
-            follows |= other is not None
+            other = None if law is None else getattr(group.laws[law], field)
+            some |= other is not None
             start = first[g, coordinate if other is None else other]
-            normal += range(start, start + len(group.bodies))
-    return tuple(normal) if follows else ()
+            found += range(start, start + len(group.bodies))
+    return tuple(found) if some else ()
 
 
 class Correspondence(NamedTuple):

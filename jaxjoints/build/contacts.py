@@ -60,7 +60,12 @@ def add_contact(
     names = [name] if len(points) == 1 else [f"{name}/{i}" for i in range(len(points))]
     for one, (geometry, in_shape_C, in_shape_D) in zip(names, points, strict=True):
         checked, notes = read_laws(
-            f"contact {one!r}", laws, dof=DIRECTIONS, erp=self._erp, allow_active=allow_active
+            f"contact {one!r}",
+            laws,
+            dof=DIRECTIONS,
+            erp=self._erp,
+            allow_active=allow_active,
+            cones=True,
         )
         _check_directions(owner, checked)
         spec = ContactSpec(

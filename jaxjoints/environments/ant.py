@@ -89,7 +89,8 @@ def ant(*, stiffness: float | None = None, damping: float = 20.0) -> Ant:
                 max_effort=150.0,
                 q=0.0 if hip else BENT,
             )
-        ground = {"friction": 1.0} | soft
+        # As gymnasium's.
+        ground = {"friction": 1.0, "cone": "pyramid"} | soft
         foot = (0.4 * x, 0.4 * y, 0.0)
         world.contact(f"foot {i}", Sphere(0.08), HalfSpace(), child=name, frame_C=foot, **ground)
     system, start = world.build()

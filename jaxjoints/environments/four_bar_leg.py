@@ -101,6 +101,7 @@ def four_bar_leg(*, stiffness: float = 2e4, damping: float = 100.0) -> FourBarLe
         child="shank",
         frame_C=FOOT - (KNEE + FOOT) / 2,
         friction=0.8,
+        cone="pyramid",  # In its plane a round one is the same, and a longer program.
         stiffness=stiffness,
         damping=damping,
     )

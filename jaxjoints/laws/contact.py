@@ -85,6 +85,9 @@ class ContactFriction(Law):
         it makes what sticks slide, as at 0 in a joint that other friction holds, slopes differ on
         either side; the derivative is that of what sticks or slides at the very speed
     normal: the coordinate of the gap
+    across: the coordinate of the other tangent, whose friction has the same numbers (else the mean
+        of both counts): both together are bounded, √(F₁² + F₂²) ≤ μ |F| + f, a round cone. None for
+        each by itself, a pyramid
 
     Source: ODE's manual, dSurfaceParameters (mu, slip, motion, rho; pyramid and box friction).
     """
@@ -95,6 +98,7 @@ class ContactFriction(Law):
     speed: Array | float = 0.0
     coordinate: int = static(kw_only=True)
     normal: int = static(default=NORMAL, kw_only=True)
+    across: int | None = static(default=None, kw_only=True)
     kind: ClassVar[type] = Bound
     two_sided: ClassVar[bool] = True
     batched: ClassVar[bool] = True
@@ -133,12 +137,13 @@ def contact_laws(
     surface_speed: Any = 0.0,
     normal_speed: Any = None,
     anticipate: bool | None = None,
+    cone: str | None = None,
     owner: str = "contact",
 ) -> tuple[Law, ...]:
     """The laws of a contact between two surfaces; a pair stands for the two tangents.
 
-    friction: μ, of a pyramid |Fₜ| ≤ μ Fₙ along each tangent
-    friction_force: [N], a box |Fₜ| ≤ friction_force (+ μ Fₙ) while the bodies touch
+    friction: μ, √(F₁² + F₂²) ≤ μ Fₙ, or of each tangent alone, see `cone`
+    friction_force: [N], |Fₜ| ≤ friction_force (+ μ Fₙ) while the bodies touch
     rolling: ρ [m], moments about the tangents up to ρ Fₙ; spinning: the same about the normal [m]
     restitution, bounce_speed: see `ContactLimits`
     stiffness, damping: of a soft contact [N/m, N s/m]; or erp, cfm, of a hard or soft one;
@@ -148,6 +153,9 @@ def contact_laws(
     normal_speed: at which what touches is pushed away [m/s]
     anticipate: push already in the step in which bodies would touch, so that none overlap; False
         as in ODE. By default where there is no `friction_force`, which counts for gaps ≤ 0
+    cone: "round" bounds the friction along both tangents together; "pyramid" bounds each by itself,
+        up to √2 times as much between them, as ODE does. By default round, and a pyramid for two
+        numbers, and with a `friction_force`: a box
     owner: whom to name in errors
 
     >>> [type(law).__name__ for law in contact_laws(friction=0.5)]
@@ -171,9 +179,12 @@ def contact_laws(
     slips, speeds = _pair(owner, "slip", slip), _pair(owner, "surface_speed", surface_speed)
     μ = _pair(owner, "friction", friction)
     if _any(*μ, *box):
+        others = reversed(SLIP) if _is_round(owner, cone, friction, friction_force, slip) else ()
         laws += [
-            ContactFriction(*one, coordinate=at)
-            for *one, at in zip(μ, box, slips, speeds, SLIP, strict=True)
+            ContactFriction(*one, coordinate=at, across=other)
+            for *one, at, other in zip(
+                μ, box, slips, speeds, SLIP, others or (None,) * 2, strict=True
+            )
         ]
     moments = *_pair(owner, "rolling", rolling), spinning
     if _any(*moments):
@@ -182,6 +193,19 @@ def contact_laws(
             for most, at in zip(moments, (*ROLL, SPIN), strict=True)
         ]
     return tuple(laws)
+
+
+def _is_round(owner: str, cone: str | None, friction: Any, force: Any, slip: Any) -> bool:
+    """Whether both tangents share their bounds; ValueError for a cone that is none."""
+    if cone not in (None, "round", "pyramid"):
+        raise ValueError(f"{owner}: cone {cone!r} must be 'round', 'pyramid' or None")
+    alike = all(np.ndim(x) == 0 for x in (friction, force, slip))
+    if cone == "round" and not alike:
+        raise ValueError(
+            f"{owner}: cone 'round' has one friction, friction_force and slip for both tangents; "
+            "give one number each, or cone='pyramid'"
+        )
+    return alike and not _any(force) if cone is None else cone == "round"
 
 
 def _pair(owner: str, field: str, value: Any) -> tuple[Any, Any]:

@@ -54,6 +54,8 @@ class Law(ABC):
     two_sided: of a `Bound`: it has `lower` and `upper`
     row_laws: how many row laws of this kind `force` returns, as a tuple where there are several
     normal: the coordinate of the joint whose force by laws bounds this one (`Bound.mu`), or None
+    across: the coordinate whose law of the same type, with the same numbers, shares the bounds of
+        this one, as a round cone of friction has them; or None
     aims: fields of the law that "target" and "target_speed" of a `Control` take the place of
     engagement: what decides after each step whether a one-sided `Bound` acts in the next, or None
     """
@@ -65,6 +67,7 @@ class Law(ABC):
     two_sided: ClassVar[bool] = False
     row_laws: int = 1
     normal: int | None = None
+    across: int | None = None
     aims: ClassVar[Mapping[str, str]] = MappingProxyType({})
     engagement: Engagement | None = None
 
@@ -97,7 +100,7 @@ def check_numbers(law: Law, *signed: str) -> str | None:
     signed: fields of any sign; that of other fields is asked for where a joint is declared
     """
     for name, value in vars(law).items():
-        if name in ("coordinate", "normal", "engagement"):
+        if name in ("coordinate", "normal", "across", "engagement"):
             continue
         if value is None or isinstance(value, bool):
             continue

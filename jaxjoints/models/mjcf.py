@@ -95,7 +95,8 @@ def load_mjcf(
     `solimp`, for pyramids of friction too, and the same decay. Left out are the inertia, which
     makes MuJoCo's stop softer while it is hit, and the lower impedance near the surface, which lets
     things rest up to some times as deep. Friction of contacts and friction loss are hard, where
-    those of MuJoCo creep. Equality constraints are rigid, as joints of the builder are.
+    those of MuJoCo creep; it has a round cone for "elliptic", and for "pyramidal" the same μ along
+    each tangent. Equality constraints are rigid, as joints of the builder are.
 
     Not read, and listed in one `LoadWarning`: spatial tendons, muscles and other actuators with
     inner states, site and body transmissions, flexes, skins, plugins, sensors, keyframes, height
@@ -829,7 +830,7 @@ class _Reader:
             self.kind["mjGEOM_BOX"]: lambda: shapes.Box((2 * a, 2 * b, 2 * c)),
         }[int(self.m.geom_type[g])]()
 
-    def _surface(self, one: int, other: int) -> dict[str, float]:
+    def _surface(self, one: int, other: int) -> dict[str, Any]:
         """Friction and softness of what two geoms touch with, for `SystemBuilder.contact`."""
         m, pair = self.m, [one, other]
         first, second = (int(m.geom_priority[x]) for x in pair)
@@ -863,6 +864,9 @@ class _Reader:
             "rolling": float(friction[2]) if dimension >= 6 else 0.0,
             "stiffness": stiffness,
             "damping": damping,
+            "cone": "round"
+            if m.opt.cone == int(self.mujoco.mjtCone.mjCONE_ELLIPTIC)
+            else "pyramid",
         }
 
     def list_skipped(self, pictures: bool) -> None:

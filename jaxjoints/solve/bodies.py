@@ -14,8 +14,13 @@ A node all of whose rows have laws of finite stiffness and act on one body alone
 contact with the ground do, can stand on that body: K of its rows adds H K Hᵀ to the inertia of the
 body before anything is eliminated. It is no node of the graph then.
 
+Contacts of two bodies that both move stand on the pair. Their wrenches on the first body of it, H,
+are opposite ones on the second, -X H, so they resist the motion of one relative to the other with
+Σ H K Hᵀ = L Lᵀ. The pair is a block of six rows of the graph, however many contacts it has: with
+wrenches L and -X L, and the law u + λ = 0.
+
 In arrays of all nodes those of the graph come first, in the order of elimination, then those that
-stand on bodies, then those along coordinates.
+stand on bodies or pairs, then those along coordinates.
 """
 
 from collections.abc import Sequence
@@ -35,12 +40,14 @@ from ..algebra.dense import (
     multiply_transposed,
     product,
     product_transposed,
+    semidefinite_root,
     transposed_product,
 )
 from ..algebra.places import add_at, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import cross, dot
 from ..algebra.spatial import over_mass
+from .cone import Turn
 from .factor import Blocks, Factor
 from .graph import Plan, elimination_plan
 from .tree import (
@@ -60,14 +67,17 @@ from .tree import (
 LONE = -2
 # Where they pass the roots; from 0 on, the levels.
 ROOTS = -1
+# Rows of a pair of bodies.
+PAIR = 6
 
 
 @dataclass(frozen=True)
 class Passing:
     """The nodes whose rows pass the joints of a level, the roots, or lone bodies.
 
-    place, node: of each pass, which joint, and which node
-    starts: pairs of passes and sides of nodes, (side, place among the nodes of the side, pass)
+    place, node: of each pass, which joint, and the place of its node in the order of elimination
+    starts: pairs of passes and sides of nodes, (side, place among the nodes of the side, pass);
+        sides of pairs of bodies come after those of nodes
     beyond: (pass at the level after it, pass)
     """
 
@@ -83,12 +93,13 @@ class Paths:
 
     tree: of the bodies; without any joint where rows hold all
     passing: at lone bodies, at the roots, at each level, by their numbers
-    plan: of the nodes of the graph, None where there are none
+    plan: of the nodes of the graph and of the pairs, None where there are none
     sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
         nodes and the bodies there, the number of bodies standing for the world
     order: of the nodes that act on bodies, as they were given
-    standing: of each node that stands on a body its side there, its place among the nodes of that
-        side, and the body
+    standing: of each node that stands, its ends on bodies that move: its side there, its place
+        among the nodes of that side, and the body. A node with two stands on a pair
+    pairs: of bodies, and the nodes, by their places in `standing`, that stand on each
     """
 
     tree: TreePlan
@@ -96,12 +107,28 @@ class Paths:
     plan: Plan | None
     sides: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     order: tuple[int, ...] = ()
-    standing: tuple[tuple[int, int, int], ...] = ()
+    standing: tuple[tuple[tuple[int, int, int], ...], ...] = ()
+    pairs: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = ()
 
     @cached_property
     def graph(self) -> int:
         """How many nodes are on the graph."""
-        return 0 if self.plan is None else len(self.plan.order)
+        return 0 if self.plan is None else len(self.plan.order) - len(self.pairs)
+
+    @cached_property
+    def in_plan(self) -> np.ndarray:
+        """For each place of the order of elimination, which of the nodes of the graph, or of the
+        pairs after them, stands there.
+        """
+        order = [] if self.plan is None else self.plan.order
+        nodes = [place for place, i in enumerate(order) if i < self.graph]
+        number = {place: i for i, place in enumerate(nodes)}
+        return np.array([number.get(place, i) for place, i in enumerate(order)], int)
+
+    @cached_property
+    def in_graph(self) -> np.ndarray:
+        """Of each place of the order of elimination, whether a node stands there, and no pair."""
+        return np.array([] if self.plan is None else self.plan.order, int) < self.graph
 
     @cached_property
     def nodes(self) -> int:
@@ -143,27 +170,41 @@ def paths(
     bodies: Sequence[tuple[int, ...]],
     heights: Sequence[int],
     can_stand: Sequence[bool] | None = None,
+    touches: Sequence[bool] | None = None,
 ) -> Paths:
     """How nodes pass a tree.
 
     bodies: of each node those of its sides (child, parent, …), -1 for the world
     heights: how many rows each node has
     can_stand: whether all laws of a node have a finite stiffness; None for no node
+    touches: whether the wrenches of a node on its two bodies are opposite, as those of a contact
+        are; None for no node
     """
     if not bodies:
         return Paths(tree, (), None)
-    free = free_bodies(tree)
-    stands = [
-        able and sum(body in free for body in sides) == 1
-        for able, sides in zip(can_stand or [False] * len(bodies), bodies, strict=True)
-    ]
-    on_graph = [node for node, alone in enumerate(stands) if not alone]
-    touched = tuple(passed(tree, bodies[node]) or (-1, -1) for node in on_graph)
-    plan = None
-    if on_graph:
-        plan = elimination_plan(touched, tuple(heights[node] for node in on_graph))
-    order = [on_graph[node] for node in plan.order] if plan else []
-    order += [node for node, alone in enumerate(stands) if alone]
+    free, nodes = free_bodies(tree), range(len(bodies))
+    able, touches = (x or [False] * len(bodies) for x in (can_stand, touches))
+    ends = [[body for body in sides if body in free] for sides in bodies]
+    alone = {node for node in nodes if able[node] and len(ends[node]) == 1}
+    by_pair: dict[frozenset[int], list[int]] = {}
+    for node in nodes:
+        # Bodies of one tree also move each other without touching.
+        apart = len(ends[node]) == 2 and not set.intersection(
+            *(set(passed(tree, [body])) for body in ends[node])
+        )
+        if able[node] and touches[node] and apart:
+            by_pair.setdefault(frozenset(ends[node]), []).append(node)
+    on_pair = {pair: on for pair, on in by_pair.items() if sum(heights[node] for node in on) > PAIR}
+    stands = alone.union(*on_pair.values())
+    on_graph = [node for node in nodes if node not in stands]
+    touched = [passed(tree, bodies[node]) or (-1, -1) for node in on_graph]
+    touched += [passed(tree, sorted(pair)) for pair in on_pair]
+    tall, plan = [heights[node] for node in on_graph] + [PAIR] * len(on_pair), None
+    if touched:
+        plan = elimination_plan(tuple(touched), tuple(tall))
+    planned = list(plan.order) if plan else []
+    order = [on_graph[i] for i in planned if i < len(on_graph)]
+    order += [node for node in nodes if node in stands]
     where = {body: (LONE, i) for i, body in enumerate(tree.lone)}
     where |= {body: (ROOTS, i) for i, body in enumerate(tree.roots)}
     base: dict[int, int] = {}
@@ -186,20 +227,30 @@ def paths(
             beyond.setdefault(below[0], set()).add((number, below[1]))
         return level, number
 
+    def start(body: int, side: int, i: int, node: int) -> None:
+        found = at_body(body, node)
+        if found is not None:
+            starts.setdefault(found[0], []).append((side, i, found[1]))
+
     in_order = [bodies[node] for node in order]
-    sides, standing = [], {}
-    for side in range(max(map(len, in_order))):
+    in_plan = [place for place, i in enumerate(planned) if i < len(on_graph)]
+    count, sides = max(map(len, in_order)), []
+    standing: dict[int, list[tuple[int, int, int]]] = {}
+    for side in range(count):
         having = [node for node, on in enumerate(in_order) if len(on) > side]
         on = tuple(in_order[node][side] for node in having)
         sides.append((tuple(having), tuple(b if b >= 0 else tree.bodies for b in on)))
         for i, node in enumerate(having):
-            if node >= len(on_graph):
-                if on[i] in free:
-                    standing[node] = side, i, on[i]
-                continue
-            found = at_body(on[i], node)
-            if found is not None:
-                starts.setdefault(found[0], []).append((side, i, found[1]))
+            if node < len(on_graph):
+                start(on[i], side, i, in_plan[node])
+            elif on[i] in free:
+                standing.setdefault(node - len(on_graph), []).append((side, i, on[i]))
+    pairs = []
+    for i, on in enumerate(on_pair.values()):
+        first = tuple(ends[on[0]])
+        pairs.append((first, tuple(order.index(node) - len(on_graph) for node in on)))
+        for side, body in enumerate(first):
+            start(body, count + side, i, planned.index(len(on_graph) + i))
     return Paths(
         tree,
         tuple(
@@ -217,7 +268,8 @@ def paths(
         plan,
         tuple(sides),
         tuple(order),
-        tuple(standing[node] for node in sorted(standing)),
+        tuple(tuple(standing[node]) for node in sorted(standing)),
+        tuple(pairs),
     )
 
 
@@ -232,6 +284,8 @@ class Bodies:
     tree, factor: the bodies that tree joints hold, and their factor with the linear laws of the
         coordinates; None where there are none
     coupled: A between the rows of the graph, None where there are none
+    to_second: X of each pair: of a wrench on its first body, in the axes of this about its centre
+        of mass, the same one in those of the second about its; (6, 6, pairs, *batch)
     along: of each row along a coordinate its row and node, and which coordinate it is of which
         joint of the tree
     """
@@ -242,6 +296,7 @@ class Bodies:
     tree: Tree | None = None
     factor: TreeFactor | None = None
     coupled: Blocks | None = None
+    to_second: Array | None = None
     way: Paths = static(default=None)
     along: tuple[tuple[int, int, int, int], ...] = static(default=())
 
@@ -282,34 +337,51 @@ class Reduced:
 
     factor: of the tree; lone: L⁻¹ of the inertias of the bodies that no joint of it holds, (6, 6,
         lone bodies, *batch), None where nothing stands on these
+    pairs: wrenches of the rows of the pairs on their first and second bodies, L and -X L, (6, 6,
+        pairs, *batch)
     β, γ: of the rows that stand on bodies, (rows, their nodes, *batch)
+    turn: of the rows that act on bodies, in which all numbers of rows are given; None for none
     """
 
     bodies: Bodies
     factor: TreeFactor | None
     lone: Array | None
+    pairs: tuple[Array, ...]
     β: Array
     γ: Array
+    turn: Turn | None = None
 
     def blocks(self) -> Blocks:
-        """A between the rows of the graph."""
-        bodies = self.bodies
-        if not (bodies.along or bodies.way.standing):
+        """A between the rows of the graph and of the pairs."""
+        bodies, turn = self.bodies, self.turn
+        if not (bodies.along or bodies.way.standing or turn):
             return bodies.coupled
-        return blocks(bodies, self.factor, self.lone)
+        if turn is not None and bodies.way.graph:
+            sides = zip(bodies.H, bodies.way.sides, strict=True)
+            H = tuple(turn.of(np.array(nodes)).rows(x, 1) for x, (nodes, _) in sides)
+            bodies = replace(bodies, H=H)
+        return blocks(bodies, self.factor, self.lone, self.pairs)
 
-    def moved(self, impulse: Array, wanted: Array) -> tuple[Array, Array]:
+    def moved(
+        self, impulse: Array, wanted: Array, of_pairs: Array | None = None
+    ) -> tuple[Array, Array | None, Array]:
         """What impulses of the rows of the graph do, (rows, nodes of the graph, *batch).
 
-        wanted: r of the other rows, arrays of all nodes
+        wanted: r of the other rows, arrays of all nodes; of_pairs: impulses of the rows of the
+            pairs, (6, pairs, *batch), None for none
 
-        Returns: speeds of the rows of the graph; impulses of the others, (rows, nodes, *batch)
+        Returns: speeds of the rows of the graph, and of the pairs, None where there are none;
+            impulses of the others, (rows, nodes, *batch)
         """
         bodies, way = self.bodies, self.bodies.way
         graph, acting = way.graph, way.nodes
         r = wanted[:, graph:acting]
         impulse = all_nodes([impulse, r / self.β]) if way.standing else impulse
-        total = _total(bodies, impulse)
+        total = _total(bodies, impulse if self.turn is None else self.turn.back(impulse))
+        firsts = [np.array(x, int) for x in zip(*(pair for pair, _ in way.pairs), strict=True)]
+        if of_pairs is not None:
+            for H, body in zip(self.pairs, firsts, strict=True):
+                total = add_at(total, body, multiply(H, of_pairs), 1)
         twists = along = None
         if bodies.tree is not None:
             push, asked = of_tree(bodies.tree, total), bodies.of_coordinates(wanted)
@@ -318,20 +390,26 @@ class Reduced:
             _, twists, λ = moved(bodies.tree, self.factor, push, asked)
             if λ is not None:
                 along = bodies.of_rows(λ, wanted.shape[0], wanted.shape[1] - acting)
-        u, others = impulse, []
+        u, apart, others = impulse, None, []
         if acting:
-            u = speeds_on(bodies.H, way.sides, _of_all(bodies, total, twists, self.lone))
+            v = _of_all(bodies, total, twists, self.lone)
+            u = speeds_on(bodies.H, way.sides, v)
+            u = u if self.turn is None else self.turn.rows(u)
+            if way.pairs:
+                sides = zip(self.pairs, firsts, strict=True)
+                apart = sum(multiply_transposed(H, take(v, body, 1)) for H, body in sides)
         if way.standing:
             others.append((r - self.γ * u[:, graph:]) / self.β)
-        return u[:, :graph], all_nodes(others if along is None else [*others, along])
+        return u[:, :graph], apart, all_nodes(others if along is None else [*others, along])
 
 
 @struct
 class RowFactor:
     """The factored matrix of all rows.
 
-    reduced: the bodies with the laws of rows that are not on the graph; of_rows: of the rows on it,
-        None where there are none; root: √α of all rows, (rows, nodes, *batch), None for 1
+    reduced: the bodies with the laws of rows that are not on the graph; of_rows: of the rows on it
+        and of the pairs, None where there are none; root: √α of all rows, (rows, nodes, *batch),
+        None for 1
     """
 
     reduced: Reduced
@@ -339,12 +417,16 @@ class RowFactor:
     root: Array | None
 
 
-def reduced(bodies: Bodies, β: Array, γ: Array) -> Reduced:
-    """β λ + γ u = r of the rows that are not on the graph eliminated; arrays of all nodes."""
+def reduced(bodies: Bodies, β: Array, γ: Array, turn: Turn | None = None) -> Reduced:
+    """β λ + γ u = r of the rows that are not on the graph eliminated; arrays of all nodes.
+
+    turn: of all rows, in which β, γ and r are given; None for none
+    """
     tree, way = bodies.tree, bodies.way
+    turn = None if turn is None else turn.of(np.arange(way.nodes))
     standing = (x[:, way.graph : way.nodes] for x in (β, γ))
     β_standing, γ_standing = standing
-    on_tree, on_lone = _loads(bodies, γ_standing / β_standing)
+    on_tree, on_lone, pairs = _loads(bodies, γ_standing / β_standing, turn)
     factor, lone = bodies.factor, None
     if bodies.along or on_tree is not None:
         laws = None
@@ -360,18 +442,19 @@ def reduced(bodies: Bodies, β: Array, γ: Array) -> Reduced:
         unit = jnp.eye(3, dtype=mass.dtype).reshape(3, 3, *(1,) * mass.ndim)
         whole = on_lone.at[:3, :3].add(mass[None, None] * unit).at[3:, 3:].add(inertia)
         lone = stored(cholesky_inverse)(whole)
-    return Reduced(bodies, factor, lone, β_standing, γ_standing)
+    return Reduced(bodies, factor, lone, pairs, β_standing, γ_standing, turn)
 
 
-def _standing(bodies: Bodies) -> Array:
-    """Wrenches of the nodes that stand on bodies, in their axes, (6, rows, nodes, *batch)."""
-    standing = bodies.way.standing
-    sides = sorted({side for side, _, _ in standing})
+def _at_ends(bodies: Bodies, ends: Sequence[tuple[int, int, int]]) -> Array:
+    """Wrenches of nodes at some of their ends (`Paths.standing`), in the axes of the bodies there,
+    (6, rows, ends, *batch).
+    """
+    sides = sorted({side for side, _, _ in ends})
     found = []
     for side in sides:
-        places = [i for of, i, _ in standing if of == side]
+        places = [i for of, i, _ in ends if of == side]
         found.append(take(bodies.H[side], np.array(places), 2))
-    order = np.argsort([n for side in sides for n, at in enumerate(standing) if at[0] == side])
+    order = np.argsort([n for side in sides for n, at in enumerate(ends) if at[0] == side])
     return take(_along_nodes(found), order, 2)
 
 
@@ -381,32 +464,53 @@ def _along_nodes(parts: Sequence[Array]) -> Array:
     return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:3], *batch)) for x in parts], axis=2)
 
 
-def _loads(bodies: Bodies, K: Array) -> tuple[Array | None, Array | None]:
-    """H K Hᵀ of the rows that stand on bodies: on those of the tree, in their order and world axes,
-    and on lone ones in theirs, (6, 6, bodies, *batch); None where nothing stands.
+def _loads(
+    bodies: Bodies, K: Array, turn_of_rows: Turn | None
+) -> tuple[Array | None, Array | None, tuple[Array, ...]]:
+    """Σ H K Hᵀ of the rows that stand on bodies: on those of the tree, in their order and world
+    axes, and on lone ones in theirs, (6, 6, bodies, *batch); None where nothing stands. And of
+    those on pairs, as `Reduced.pairs`.
 
-    K: (rows, nodes, *batch)
+    K: (rows, nodes, *batch); turn_of_rows: as in `Reduced`
     """
     way = bodies.way
     if not way.standing:
-        return None, None
-    H, on = _standing(bodies), [body for _, _, body in way.standing]
-    found = []
-    for order, is_tree in ((way.tree.order, True), (way.tree.lone, False)):
-        place = {body: i for i, body in enumerate(order)}
-        here = [n for n, body in enumerate(on) if body in place]
-        if not here:
-            found.append(None)
-            continue
-        at = np.array([place[on[n]] for n in here])
-        own, stiffness = take(H, np.array(here), 2), take(K, np.array(here), 1)
-        if is_tree:
-            turn = take(bodies.tree.turn, at, 2)
+        return None, None, ()
+    number = {n: pair for pair, (_, on) in enumerate(way.pairs) for n in on}
+    # Of a node on a pair the end at the first body of that.
+    ends = [
+        next(end for end in each if n not in number or end[2] == way.pairs[number[n]][0][0])
+        for n, each in enumerate(way.standing)
+    ]
+    H = _at_ends(bodies, ends)
+    if turn_of_rows is not None:
+        H = turn_of_rows.of(np.arange(way.graph, way.nodes)).rows(H, 1)
+    alone = {n: body for n, (_, _, body) in enumerate(ends) if n not in number}
+
+    def load(where: dict[int, int], count: int, turn: Array | None = None) -> Array | None:
+        """The sums at so many places; where: of each node that counts its place."""
+        if not where:
+            return None
+        here, at = np.array(list(where)), np.array(list(where.values()))
+        own, stiffness = take(H, here, 2), take(K, here, 1)
+        if turn is not None:
+            turn = take(turn, at, 2)
             own = jnp.concatenate([stored(product)(turn, own[i : i + 3]) for i in (0, 3)])
-        load = stored(product_transposed)(stiffness[None] * own, own)
-        like = jnp.zeros((6, 6, 0, *load.shape[3:]), load.dtype)
-        found.append(_summed(like, len(order), [(at, load)]))
-    return found[0], found[1]
+        each = stored(product_transposed)(stiffness[None] * own, own)
+        return _summed(jnp.zeros((6, 6, 0, *each.shape[3:]), each.dtype), count, [(at, each)])
+
+    def places(order: Sequence[int]) -> dict[int, int]:
+        place = {body: i for i, body in enumerate(order)}
+        return {n: place[body] for n, body in alone.items() if body in place}
+
+    tree, lone = way.tree.order, way.tree.lone
+    turn = None if bodies.tree is None else bodies.tree.turn
+    single = load(places(tree), len(tree), turn), load(places(lone), len(lone))
+    between = load(number, len(way.pairs))
+    if between is None:
+        return *single, ()
+    root = stored(semidefinite_root)(between)
+    return *single, (root, -stored(product)(bodies.to_second, root))
 
 
 def velocities(bodies: Bodies, impulse: Array) -> tuple[Array, Array | None]:
@@ -508,6 +612,8 @@ def mobility(bodies: Bodies, rows: int, nodes: int) -> Array:
     parts = [] if nodes else [jnp.zeros((rows, 0, *mass.shape[1:]), mass.dtype)]
     if bodies.way.graph:
         diagonal = bodies.coupled.diagonal
+        if bodies.way.pairs:
+            diagonal = take(diagonal, np.flatnonzero(bodies.way.in_graph), 2)
         parts.append(jnp.stack([diagonal[i, i] for i in range(rows)]))
     along = of_bodies = None
     if bodies.tree is not None:
@@ -524,8 +630,23 @@ def _standing_mobility(bodies: Bodies, of_bodies: Array | None) -> Array:
 
     of_bodies: mobilities of those of the tree, world axes, (6, 6, bodies, *batch)
     """
-    way, H = bodies.way, _standing(bodies)
-    body = np.array([body for _, _, body in way.standing])
+    way = bodies.way
+    ends = [end for each in way.standing for end in each]
+    found = _mobility_at(bodies, ends, of_bodies)
+    if not way.pairs:
+        return found
+    # Bodies of a pair do not move each other otherwise.
+    owner = np.array([n for n, each in enumerate(way.standing) for _ in each])
+    total = jnp.zeros((found.shape[0], len(way.standing), *found.shape[2:]), found.dtype)
+    return add_at(total, owner, found, 1)
+
+
+def _mobility_at(
+    bodies: Bodies, ends: Sequence[tuple[int, int, int]], of_bodies: Array | None
+) -> Array:
+    """Speeds of rows by their own unit impulses on one body alone, (rows, ends, *batch)."""
+    way, H = bodies.way, _at_ends(bodies, ends)
+    body = np.array([body for _, _, body in ends])
     mass, inertia = bodies.inverse_mass[body], bodies.inverse_inertia[:, :, body]
     found = dot(H, over_mass(mass, inertia, H))
     place = {b: i for i, b in enumerate(way.tree.order)}
@@ -541,11 +662,23 @@ def _standing_mobility(bodies: Bodies, of_bodies: Array | None) -> Array:
     return jnp.broadcast_to(found, (*found.shape[:2], *of_tree.shape[2:])).at[:, here].set(of_tree)
 
 
-def blocks(bodies: Bodies, factors: TreeFactor | None, lone: Array | None = None) -> Blocks:
-    """A between the rows of the graph; factors: of the tree; lone: see `Reduced`."""
-    tree, way, H = bodies.tree, bodies.way, bodies.H
+def blocks(
+    bodies: Bodies,
+    factors: TreeFactor | None,
+    lone: Array | None = None,
+    pairs: tuple[Array, ...] = (),
+) -> Blocks:
+    """A between the rows of the graph and of the pairs; factors: of the tree; lone, pairs: see
+    `Reduced`; without `pairs` 0 for theirs.
+    """
+    tree, way = bodies.tree, bodies.way
+    on = [at for _, at in way.sides] + [
+        tuple(x) for x in zip(*(b for b, _ in way.pairs), strict=True)
+    ]
+    tallest = max(bodies.H[0].shape[1], PAIR if way.pairs else 0)
+    H = [_padded(x, tallest) for x in (*bodies.H, *pairs)]
     plan, parts = way.tree, dict(way.passing)
-    turned = H if tree is None else _in_world_axes(tree, way, H)
+    turned = H if tree is None else _in_world_axes(tree, H, on)
     arriving: Array | None = None
     diagonal: list[tuple[np.ndarray, Array]] = []
     edges: list[tuple[np.ndarray, Array]] = []
@@ -588,7 +721,14 @@ def blocks(bodies: Bodies, factors: TreeFactor | None, lone: Array | None = None
     r = H[0].shape[1]
     batch = jnp.broadcast_shapes(bodies.inverse_mass.shape[1:], *(x.shape[3:] for x in H))
     like = jnp.zeros((r, r, 0, *batch), H[0].dtype)
-    return Blocks(_summed(like, way.graph, diagonal), _summed(like, len(way.edges), edges))
+    count = len(way.plan.order)
+    return Blocks(_summed(like, count, diagonal), _summed(like, len(way.edges), edges))
+
+
+def _padded(H: Array, rows: int) -> Array:
+    """Wrenches (6, r, nodes, *batch) with zeros for rows that do not exist."""
+    missing = rows - H.shape[1]
+    return jnp.pad(H, [(0, missing if i == 1 else 0) for i in range(H.ndim)]) if missing else H
 
 
 def _passed_on(G: Array, S: Array, U: Array, κ: Array, arm: Array) -> tuple[Array, Array, Array]:
@@ -632,11 +772,14 @@ def _summed(like: Array, count: int, parts: Sequence[tuple[np.ndarray, Array]]) 
     return add_at(jnp.zeros((*values.shape[:2], count, *batch), values.dtype), places, values, 2)
 
 
-def _in_world_axes(tree: Tree, way: Paths, H: Sequence[Array]) -> list[Array]:
-    """Wrenches on the bodies of the tree, of each side, in world axes; others are left as any."""
+def _in_world_axes(tree: Tree, H: Sequence[Array], on: Sequence[tuple[int, ...]]) -> list[Array]:
+    """Wrenches on the bodies of the tree, of each side, in world axes; others are left as any.
+
+    on: the bodies of each side
+    """
     place = {body: i for i, body in enumerate(tree.plan.order)}
     turned = []
-    for x, (_, bodies) in zip(H, way.sides, strict=True):
+    for x, bodies in zip(H, on, strict=False):
         turn = take(tree.turn, np.array([place.get(body, 0) for body in bodies], int), 2)
         turned.append(jnp.concatenate([stored(product)(turn, x[i : i + 3]) for i in (0, 3)]))
     return turned

@@ -15,19 +15,24 @@ nearby, that of the last step or pass,
 so that λ is complementary to w = σ u + bias + compliance λ + (R - compliance) (λ - λ₀): the floor
 feels only by how much an impulse differs from its anchor.
 
+Two rows may share their bounds, as a round cone of friction does: the law is then that of the
+length of U of both, and λ has the direction of U.
+
 A smoothed law without `upper` is a barrier, λ w = τ (Chen & Harker 1993; Smale 1986). With
 τ = s ν², s the impulse that changes the speed of the row by one, its acceleration at a distance φ
 is ν²/φ, whatever mass and step are. So are the two corners of a law with `upper`, while they are
 apart; R is large enough for that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.pytree import replace, struct
+from ..algebra.compiler import materialize
+from ..algebra.places import take
+from ..algebra.pytree import replace, static, struct
 from .forces import Bound
 
 # Largest R that the smoothing gives a law with `upper`, as a share of the mobility of the row.
@@ -45,6 +50,7 @@ class Potential:
     lower, upper: bounds of the impulse; upper is infinite where there is none
     scale: impulse that changes the speed by one while the compliance of the law gives way
     barrier: τ, impulse times speed; None for sharp laws
+    across: see `Bound`, of each law; () where none has a round cone
     """
 
     sign: Array
@@ -54,6 +60,7 @@ class Potential:
     upper: Array
     scale: Array
     barrier: Array | None
+    across: tuple[tuple[int, ...], ...] = static(default=())
 
 
 def stacked(bounds: Sequence[Bound]) -> Bound:
@@ -77,7 +84,13 @@ def stacked(bounds: Sequence[Bound]) -> Bound:
         jnp.stack([jnp.broadcast_to(x, (len(rows), *batch)) for x in parts])
         for parts in zip(*fields, strict=True)
     ]
-    return Bound(*whole, normal=tuple(bound.normal or rows for bound in bounds))
+    normal = tuple(bound.normal or rows for bound in bounds)
+    cones = any(bound.across for bound in bounds)
+    return Bound(
+        *whole,
+        normal=normal,
+        across=tuple(bound.across or rows for bound in bounds) if cones else (),
+    )
 
 
 def widened(bounds: Bound, Λ: Array) -> Bound:
@@ -98,6 +111,12 @@ def potential(
     floor: least R as a share of 1/s, (coordinate rows, *batch)
     """
     lower, upper, soft, s = bounds.lower, bounds.upper, bounds.compliance, s[None]
+    if bounds.across:
+        # One law for both rows of a cone, of the mean of their numbers.
+        s, soft, lower, upper = (
+            (x + of_partners(bounds.across, x)) / 2
+            for x in jnp.broadcast_arrays(s, soft, lower, upper)
+        )
     lacking = jnp.maximum(floor[None] / s - soft, 0.0)
     R, barrier, endless = soft + lacking, None, jnp.isinf(upper)
     scale = jnp.where(endless, s, s / (1 + s * soft))
@@ -107,7 +126,45 @@ def potential(
         apart = jnp.where(endless, 0.0, barrier / jnp.maximum(half * half, least))
         R = jnp.maximum(R, jnp.minimum(apart, SOFTEST / s))
     goal = lacking * anchor - bounds.bias
-    return Potential(bounds.sign, goal, R, lower, upper, scale, barrier)
+    return Potential(bounds.sign, goal, R, lower, upper, scale, barrier, bounds.across)
+
+
+def partners(laws: Bound | Potential) -> np.ndarray | None:
+    """Of each coordinate row the other row of its round cone, itself for none; None without any."""
+    if not laws.across:
+        return None
+    rows = range(len(laws.across[0]))
+    # In each row of a cone one law alone is present.
+    return np.array([next((of[i] for of in laws.across if of[i] != i), i) for i in rows])
+
+
+def of_partners(across: tuple[tuple[int, ...], ...], x: Array) -> Array:
+    """Numbers (laws, coordinate rows, *batch) of the other rows of round cones, of others those of
+    themselves.
+    """
+    own = tuple(range(x.shape[1]))
+    # Stored before and after: inside of other kernels XLA looks each number up by itself.
+    x = materialize(x)
+    pairs = zip(x, across, strict=True)
+    found = [row if of == own else take(row, np.array(of), 0) for row, of in pairs]
+    return materialize(jnp.stack(found))
+
+
+def in_cone(law: Potential, like: Array) -> Array:
+    """True for the laws of round cones, (laws, coordinate rows, *1)."""
+    mask = np.array(law.across) != np.arange(like.shape[1])
+    return jnp.asarray(mask).reshape(*mask.shape, *(1,) * (like.ndim - 2))
+
+
+def radius(law: Potential, U: Array) -> Array:
+    """The length of U, or of impulses, of both rows of a round cone; of others U itself."""
+    if not law.across:
+        return U
+    square = U * U + of_partners(law.across, U) ** 2
+    some = square > 0
+    # Protects derivatives of the root where nothing slips.
+    length = jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+    return jnp.where(in_cone(law, U), length, U)
 
 
 def total(laws: Potential, λ: Array) -> Array:
@@ -137,7 +194,7 @@ def slope(law: Potential, U: Array) -> Array:
 
 def sharp_value(law: Potential, U: Array) -> Array:
     """λ at a position without smoothing."""
-    return jnp.clip(U, law.lower, law.upper)
+    return _directed(law, U, lambda ρ: (jnp.clip(ρ, law.lower, law.upper),))[0]
 
 
 def tangent(law: Potential, U: Array, a: Array, u: Array) -> Array:
@@ -206,7 +263,27 @@ def _gap(law: Potential, λ: Array, u: Array) -> Array:
 
 
 def _rounded(law: Potential, U: Array, S: Array) -> tuple[Array, Array]:
-    """λ at a position, and its slope; S: impulse per speed, by which the barrier is κ."""
+    """λ at a position, and its slope, for a round cone the one along U; S: impulse per speed, by
+    which the barrier is κ.
+    """
+    return _directed(law, U, lambda ρ: _of_one(law, ρ, S))
+
+
+def _directed(law: Potential, U: Array, of_one: Callable) -> tuple[Array, ...]:
+    """λ and what else follows from U of a law of one row, with λ in the direction of U where two
+    rows share their bounds.
+    """
+    ρ = radius(law, U)
+    λ, *rest = of_one(ρ)
+    if law.across:
+        some = ρ > 0
+        share = jnp.where(some, λ / jnp.where(some, ρ, 1.0), jnp.where(law.upper > 0, 1.0, 0.0))
+        λ = jnp.where(in_cone(law, U), share * U, λ)
+    return λ, *rest
+
+
+def _of_one(law: Potential, U: Array, S: Array) -> tuple[Array, Array]:
+    """`_rounded` of a law of one row."""
     below, above = U <= law.lower, U >= law.upper
     # Not jnp.clip: JAX shares its derivative where two of the three are equal.
     sharp = jnp.where(below, law.lower, jnp.where(above, law.upper, U))

@@ -67,6 +67,8 @@ class Bound:
     violation: how far a hard stop is passed, ≤ 0 there and 0 elsewhere, which position projection
         takes back [m or rad]; None for what is no stop
     normal: in a problem, for each coordinate row the coordinate row of Λₙ, of the same node
+    across: in a problem, for each coordinate row that with which it shares its bound as a round
+        cone, √(λ² + λ'²) ≤ upper, itself where there is none; () where no row has one
     """
 
     sign: Array
@@ -78,6 +80,7 @@ class Bound:
     mu: Array | None = None
     violation: Array | None = None
     normal: tuple[int, ...] = static(default=())
+    across: tuple[int, ...] = static(default=())
 
 
 RowLaw = Linear | Hard | Latch | Bound

@@ -72,6 +72,11 @@ class ProjectedGaussSeidel(Solver):
         """See `Solver.solve`."""
         if not problem.structure.nodes:
             return no_solution(problem)
+        if any(bound.across for bound in problem.bounds):
+            raise ValueError(
+                "ProjectedGaussSeidel bounds each row by itself; some contact has friction with "
+                "a round cone, of two rows; give contacts cone='pyramid', or take Newton()"
+            )
         problem = resting(problem)
         at = at_rest(problem) if start is None or not self.warm else stop_gradient(start)
         places = _Places.of(problem)

@@ -8,8 +8,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.places import take
 from ..algebra.pytree import replace
-from .bodies import RowFactor, reduced
+from .bodies import PAIR, Paths, RowFactor, all_nodes, reduced
+from .cone import Turn
 from .factor import corrected, factor_scaled, solve
 from .problem import (
     RowProblem,
@@ -76,29 +78,63 @@ def scaled_system(
     return extra, right, with_coordinate_rows(structure, jnp.ones(shape, hard.dtype), root)
 
 
-def factored(problem: RowProblem, extra: Array, root: Array | None) -> RowFactor:
-    """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; ε is the regularization."""
-    plan, graph = problem.structure.plan, problem.structure.way.graph
+def factored(
+    problem: RowProblem, extra: Array, root: Array | None, turn: Turn | None = None
+) -> RowFactor:
+    """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; ε is the regularization.
+
+    turn: of the rows of A, None for none
+    """
+    way = problem.structure.way
     extra = extra if problem.regularization is None else extra + problem.regularization
-    bodies, root, extra = stop_gradient((problem.bodies, root, extra))
-    rest = reduced(bodies, extra, jnp.ones_like(extra) if root is None else root * root)
-    if not graph:
+    bodies, root, extra, turn = stop_gradient((problem.bodies, root, extra, turn))
+    rest = reduced(bodies, extra, jnp.ones_like(extra) if root is None else root * root, turn)
+    if way.plan is None:
         return RowFactor(rest, None, root)
-    near = None if root is None else root[:, :graph]
-    return RowFactor(rest, factor_scaled(plan, rest.blocks(), extra[:, :graph], near), root)
+    near = None if root is None else _of_plan(way, root[:, : way.graph])
+    extra = _of_plan(way, extra[:, : way.graph])
+    return RowFactor(rest, factor_scaled(way.plan, rest.blocks(), extra, near), root)
+
+
+def _of_plan(way: Paths, x: Array, of_pairs: Array | None = None, filler: float = 1.0) -> Array:
+    """Numbers of the rows of the graph, and of those of the pairs, in the order of elimination.
+
+    of_pairs: 1 by default; filler: of rows that do not exist
+    """
+    if not way.pairs:
+        return x
+    if of_pairs is None:
+        of_pairs = jnp.ones((PAIR, len(way.pairs), *x.shape[2:]), x.dtype)
+    parts = [
+        jnp.pad(
+            part,
+            [(0, max(PAIR, len(x)) - len(part) if i == 0 else 0) for i in range(part.ndim)],
+            constant_values=filler,
+        )
+        for part in (x, of_pairs)
+    ]
+    return take(all_nodes(parts), way.in_plan, 1)
 
 
 def _solved(problem: RowProblem, factors: RowFactor, b: Array) -> Array:
     """y with (S A S + diag(extra)) y = b, by the factor of `factored`."""
-    plan, graph = problem.structure.plan, problem.structure.way.graph
+    way = problem.structure.way
+    plan, graph, of_pairs = way.plan, way.graph, None
     if b.shape[1] == graph:
         return solve(plan, factors.of_rows, b)
     root = jnp.ones_like(b) if factors.root is None else factors.root
     wanted, y = root * b, b[:, :graph]
-    if graph:
-        speed = factors.reduced.moved(jnp.zeros_like(y), wanted)[0]
-        y = solve(plan, factors.of_rows, y - root[:, :graph] * speed)
-    others = factors.reduced.moved(root[:, :graph] * y, wanted)[1]
+    if plan is not None:
+        speed, apart, _ = factors.reduced.moved(jnp.zeros_like(y), wanted)
+        right = y - root[:, :graph] * speed
+        if way.pairs:
+            right = _of_plan(way, right, -apart, 0.0)
+        y = solve(plan, factors.of_rows, right)
+        if way.pairs:
+            place = way.in_plan.argsort()
+            of_pairs = take(y, place[graph:], 1)[:PAIR]
+            y = take(y, place[:graph], 1)[: len(b)]
+    others = factors.reduced.moved(root[:, :graph] * y, wanted, of_pairs)[-1]
     return jnp.concatenate([y, others / root[:, graph:]], axis=1)
 
 
@@ -108,11 +144,13 @@ def solve_symmetric(
     extra: Array,
     right: Array,
     root: Array | None,
+    turn: Turn | None = None,
     *,
     correct: bool = True,
 ) -> Array:
     """S y with (S A S + diag(extra)) y = right, S = diag(root), by the factor of that matrix and ε.
 
+    turn: of the rows of A, in which extra, right and root are given; the result is turned back
     correct: take ε away to second order, y + (S A S + diag(extra) + ε)⁻¹ ε y
     """
     ε = problem.regularization
@@ -120,7 +158,9 @@ def solve_symmetric(
     def times(y):
         if root is None:
             return delassus(problem, y) + extra * y
-        return root * delassus(problem, root * y) + extra * y
+        if turn is None:
+            return root * delassus(problem, root * y) + extra * y
+        return root * turn.rows(delassus(problem, turn.back(root * y))) + extra * y
 
     def solved(_, b):
         if ε is None or not correct:
@@ -128,11 +168,17 @@ def solve_symmetric(
         return corrected(lambda b: _solved(problem, factors, b), b, ε, 0.0)
 
     y = jax.lax.custom_linear_solve(times, right, solved, symmetric=True)
-    return y if root is None else root * y
+    Λ = y if root is None else root * y
+    return Λ if turn is None else turn.back(Λ)
 
 
 def solve_from(
-    problem: RowProblem, extra: Array, right: Array, root: Array, before: Array
+    problem: RowProblem,
+    extra: Array,
+    right: Array,
+    root: Array,
+    before: Array,
+    turn: Turn | None = None,
 ) -> Array:
     """`solve_symmetric` for a change of the impulses `before`: (A + ε) δ = ε Λ corrects for all of
     them, Λ the sum of those before and of the change.
@@ -140,11 +186,11 @@ def solve_from(
     Internal forces of redundant rows double their rounding and go no further, as each solve begins
     with the whole regularization.
     """
-    factors, ε = factored(problem, extra, root), problem.regularization
+    factors, ε = factored(problem, extra, root, turn), problem.regularization
     if ε is None:
-        return solve_symmetric(problem, factors, extra, right, root)
+        return solve_symmetric(problem, factors, extra, right, root, turn)
 
     def once(b):
-        return solve_symmetric(problem, factors, extra, b, root, correct=False)
+        return solve_symmetric(problem, factors, extra, b, root, turn, correct=False)
 
     return corrected(once, right, ε, before)

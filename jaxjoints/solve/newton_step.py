@@ -9,7 +9,8 @@ impulse misses its law. With c = 1/A_ii, the odds o = K / c and α = o / (1 + o)
 
     (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y
 
-is symmetric and positive definite from K = 0 (no force, α = 0) to K = ∞ (held, α = 1).
+is symmetric and positive definite from K = 0 (no force, α = 0) to K = ∞ (held, α = 1). The rows of
+round cones are turned to their slip for it (`cone`).
 """
 
 from functools import partial
@@ -21,9 +22,30 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from ..algebra.compiler import materialize
-from .bounds import Potential, moved, over_laws, sharp_value, slope, tangent, total, value
+from .bounds import (
+    Potential,
+    in_cone,
+    moved,
+    of_partners,
+    over_laws,
+    sharp_value,
+    slope,
+    tangent,
+    total,
+    value,
+)
+from .cone import Slip, Turn
 from .linear import scaled_system, solve_from
-from .problem import SOLVED, RowProblem, cancelling, coordinate_rows, diagonal, speeds
+from .problem import (
+    SOLVED,
+    RowProblem,
+    RowStructure,
+    cancelling,
+    coordinate_rows,
+    diagonal,
+    speeds,
+    with_coordinate_rows,
+)
 
 # Trials of a length: each brings two lengths, between which the best lies, nearer to each other.
 TRIALS = 8
@@ -52,8 +74,19 @@ def newton_step(
     point; its matrix that of `fixed`. At a solution, its derivative in `moving` is that of the
     solution.
     """
-    (problem, laws), U = moving, at.positions
-    u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, at.impulse)
+    slip, U = Slip.of(fixed[1], at.positions), at.positions
+    turn, cones = None, fixed[1]
+    if slip is not None:
+        turn, U = _of_rows(fixed[0].structure, slip.turn), slip.positions(cones, U)
+        moving, fixed = ((problem, slip.laws(laws)) for problem, laws in (moving, fixed))
+    problem, laws = moving
+
+    def along(x):
+        """Numbers of the coordinate rows, of cones along and across their slip."""
+        x = coordinate_rows(problem, x)
+        return x if slip is None else slip.turn.rows(x)
+
+    u, Λ = along(speed), along(at.impulse)
     c = 1 / coordinate_rows(fixed[0], diagonal(fixed[0]))
     a, λ = slope(fixed[1], U), value(laws, U)
     # The linear law first: it has what the bounded ones leave of the impulse.
@@ -68,9 +101,9 @@ def newton_step(
         soft = soft + problem.regularization
     wanted, hard = -(speed + soft * at.impulse), fixed[0].compliance
     extra, right, root = scaled_system(problem, hard, wanted, c, all_odds, R)
-    step = solve_from(fixed[0], extra, right, root, at.impulse)
-    impulse, dΛ = at.impulse + step, coordinate_rows(problem, step)
-    ahead = coordinate_rows(problem, speeds(problem, impulse))
+    step = solve_from(fixed[0], extra, right, root, at.impulse, turn)
+    impulse, dΛ = at.impulse + step, along(step)
+    ahead = along(speeds(problem, impulse))
     # Protects the division, and its derivative, from coordinates without any stiffness: there
     # nothing moves with u, and each law takes back its own remainder.
     stiff = (all_odds > 0)[None]
@@ -81,7 +114,22 @@ def newton_step(
     change = share * (dΛ[None] + _others(remainders)) - rest * remainders[1:]
     slack = stop_gradient(SOLVED[Λ.dtype.itemsize] * cancelling(problem, at.impulse))
     positions = moved(laws, U, a, λ + laws.sign * change, ahead[None], slack[None, None])
-    return Point(impulse, positions)
+    return Point(impulse, positions if slip is None else slip.positions_back(cones, positions))
+
+
+def _of_rows(structure: RowStructure, turn: Turn) -> Turn:
+    """The turn of all rows, (rows, nodes, *batch), of one of the coordinate rows."""
+    one = jnp.ones((structure.rows, structure.nodes, *turn.cos.shape[1:]), turn.cos.dtype)
+    cos, sin = (
+        with_coordinate_rows(structure, like, x)
+        for like, x in ((one, turn.cos), (0 * one, turn.sin))
+    )
+    # The same rows in every node that has a cone.
+    partner = list(range(structure.rows))
+    for i, j in enumerate(turn.partner):
+        if i != j:
+            partner[structure.row[i]] = structure.row[j]
+    return Turn(*materialize((cos, sin)), tuple(partner))
 
 
 def _joined(*parts: Array) -> Array:
@@ -199,5 +247,16 @@ def _corners(laws: Potential, U: Array, dU: Array) -> Array:
     moves = dU != 0
     safe = jnp.where(moves, dU, 1.0)
     both = [jnp.where(moves, (x - U) / safe, jnp.inf) for x in (laws.lower, laws.upper)]
+    if laws.across:
+        round_ = in_cone(laws, U)
+        # Where the length of both rows of a cone is its bound.
+        V, dV = (of_partners(laws.across, x) for x in (U, dU))
+        a, b, c = dU * dU + dV * dV, U * dU + V * dV, U * U + V * V - laws.upper * laws.upper
+        c = jnp.where(round_, c, 0.0)
+        root, crosses = b * b - a * c, (a > 0) & (b * b > a * c)
+        root = jnp.sqrt(jnp.where(crosses, root, 1.0))
+        a = jnp.where(crosses, a, 1.0)
+        ends = [jnp.where(crosses, x / a, jnp.inf) for x in (-b - root, -b + root)]
+        both = [jnp.where(round_, x, y) for x, y in zip(ends, both, strict=True)]
     found = materialize(jnp.stack(both))
     return found.reshape((-1, *found.shape[3:]))

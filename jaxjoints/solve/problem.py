@@ -26,7 +26,7 @@ from ..algebra.rotation import dot
 from ..algebra.spatial import over_mass
 from .bodies import Bodies, Paths, RowFactor, speeds_on, velocities
 from .bodies import mobility as mobility_of_rows
-from .bounds import Potential, over_laws, potential, stacked, total, violation, widened
+from .bounds import Potential, over_laws, potential, radius, stacked, total, violation, widened
 from .forces import Bound
 from .graph import Plan
 
@@ -57,7 +57,8 @@ class RowStructure:
     way: the bodies of the nodes that act on bodies
     row, node: place of each coordinate row
     unused: places of rows that do not exist
-    without_error: places of rows at velocity and acceleration level, which have no error
+    without_error: places of rows at velocity and acceleration level, which have no error, and of
+        slip, rolling and spin, which have no coordinate
     independent: whether hard rows of one node cannot depend on those of others: nodes make a tree
         of bodies, and have no hard rows but those of errors
     along: how many nodes come after these, along coordinates of tree joints
@@ -401,8 +402,10 @@ def excess(problem: RowProblem, at: Impulses) -> Array | None:
         return None
     problem, (impulse, bounded) = stop_gradient((problem, at))
     Λ, bounds = coordinate_rows(problem, impulse), stacked(problem.bounds)
-    wide = widened(bounds, Λ)
-    beyond = jnp.maximum(wide.lower - bounded, bounded - wide.upper) / scale(problem)[None]
+    s = scale(problem)
+    laws = potential(widened(bounds, Λ), s, 0 * s, 0 * bounded, None)
+    force = radius(laws, bounded)
+    beyond = jnp.maximum(laws.lower - force, force - laws.upper) / s[None]
     # Static: a μ of 0 bounds friction too.
     follows = np.array(bounds.normal) != np.arange(len(Λ))
     follows = follows.reshape(*follows.shape, *(1,) * (Λ.ndim - 1))

@@ -35,6 +35,7 @@ from jaxjoints import (
     step,
     struct,
 )
+from jaxjoints.couplings.shapes import HalfSpace, Sphere
 from jaxjoints.laws.transmissions import Mimic
 from support import mechanisms
 from support.couplings_catalog import MovingPlane
@@ -420,3 +421,20 @@ def test_a_rollout_asks_the_scheme_before_it_compiles():
 def test_rattle_refuses_no_iterations():
     with pytest.raises(ValueError, match="iterations 0 must be at least 1"):
         Rattle(iterations=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cone", ["pyramid", "round"])
+def test_rattle_brakes_what_slides_on_the_ground(cone):
+    """v = v₀ - μ g t: both kicks have their half of the friction; slip has no coordinate of which
+    a mean speed could be told.
+    """
+    world = SystemBuilder()
+    motion = {"pose": (0.0, 0.0, 0.1), "velocity": (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)}
+    world.body("ball", mass=1.5, inertia=(0.01,) * 3, **motion)
+    shapes = Sphere(0.1), HalfSpace()
+    world.contact("sole", *shapes, child="ball", friction=0.4, cone=cone)
+    run = jax.jit(lambda *at: rollout(*at, dt=5e-3, steps=12, scheme=Rattle())[0])
+    final = run(*world.build())
+    np.testing.assert_allclose(final.velocity[0], 1.0 - 0.4 * 9.81 * 0.06, rtol=1e-6)
+    np.testing.assert_allclose(final.omega[1], 0.4 * 1.5 * 9.81 * 0.06 * 0.1 / 0.01, rtol=1e-6)

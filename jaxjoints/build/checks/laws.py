@@ -22,7 +22,7 @@ PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
 
 @at_once
 def read_laws(
-    owner: str, laws: Any, *, dof: int, erp: float, allow_active: bool
+    owner: str, laws: Any, *, dof: int, erp: float, allow_active: bool, cones: bool = False
 ) -> tuple[tuple[Law, ...], list[str]]:
     """Laws in standard form with float arrays for leaves, and notes for the user.
 
@@ -32,6 +32,7 @@ def read_laws(
     dof: number of coordinates that the laws may act on
     erp: that of hard limits which state none
     allow_active: accept negative stiffness, damping, friction and inertia
+    cones: whether two of them may share their bounds, as friction with a round cone does
 
     Raises: ValueError for a value that is no law, for parameters out of range, and for laws that
         exclude each other: two that fix one coordinate, two engagements on one coordinate.
@@ -75,6 +76,7 @@ def read_laws(
         _check_force(name, law)
         checked.append(law)
     _check_normals(owner, checked)
+    _check_cones(owner, checked, cones)
     return tuple(checked), notes
 
 
@@ -118,6 +120,27 @@ def _check_normals(owner: str, laws: list[Law]) -> None:
             raise ValueError(
                 f"{name}: its normal {law.normal} must be another coordinate of the joint, with "
                 "laws that push along it, such as Limits(lower=0.0)"
+            )
+
+
+def _check_cones(owner: str, laws: list[Law], cones: bool) -> None:
+    """Raise ValueError for a law that shares its bounds where it may not, with no law of its kind,
+    or a coordinate with others.
+    """
+    for law in laws:
+        if law.across is None:
+            continue
+        name = f"{owner}: {type(law).__name__} on coordinate {law.coordinate}"
+        if not cones:
+            raise ValueError(f"{name}: across={law.across} belongs to contacts; leave it out")
+        here = [other for other in laws if other.coordinate in (law.coordinate, law.across)]
+        same = [x for x in here if type(x) is type(law) and x.across is not None]
+        pair = {(x.coordinate, x.across) for x in same}
+        both = {(law.coordinate, law.across), (law.across, law.coordinate)}
+        if pair != both or len(here) != 2 or law.across == law.coordinate:
+            raise ValueError(
+                f"{name}: across={law.across} makes a round cone of two such laws alone, each with "
+                "the coordinate of the other; give both, and no further law on these coordinates"
             )
 
 

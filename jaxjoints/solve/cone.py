@@ -1,0 +1,115 @@
+"""Round cones of friction: rows turned to the direction in which a contact slips.
+
+Two tangents that share a bound b have λ = U min(1, b/|U|) with U of both. Along U that is the law
+of one row between -b and b; across it a line of the slope f = |λ|/|U|. So one Newton step takes the
+rows of both tangents along and across U, where each has a law of its own, and turns them back.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from ..algebra.compiler import materialize
+from ..algebra.places import take
+from ..algebra.pytree import replace, static, struct
+from .bounds import Potential, in_cone, partners, radius, value
+
+
+@struct
+class Turn:
+    """The turn of rows in pairs, of those without a partner none.
+
+    cos, sin: of each row, the latter with the sign of what its partner adds to it, (rows, *more)
+    partner: of each row along the first axis
+    """
+
+    cos: Array
+    sin: Array
+    partner: tuple[int, ...] = static()
+
+    def rows(self, x: Array, ahead: int = 0) -> Array:
+        """Numbers along and across; ahead: how many axes come before that of the rows."""
+        return self._turned(x, self.sin, ahead)
+
+    def back(self, x: Array, ahead: int = 0) -> Array:
+        """The inverse of `rows`."""
+        return self._turned(x, -self.sin, ahead)
+
+    def of(self, nodes: np.ndarray) -> "Turn":
+        """The turn of the rows of some nodes, the second axis."""
+        return Turn(*(take(x, nodes, 1) for x in (self.cos, self.sin)), self.partner)
+
+    def _turned(self, x: Array, sin: Array, ahead: int) -> Array:
+        cos, sin = (y.reshape((1,) * ahead + y.shape) for y in (self.cos, sin))
+        # Stored before and after: inside of other kernels XLA looks each number up by itself.
+        x = materialize(x)
+        return cos * x + sin * materialize(take(x, np.array(self.partner), ahead))
+
+
+@struct
+class Slip:
+    """Where round cones slip, or would: what turns the coordinate rows of laws, (coordinate rows,
+    *batch), and the slopes across.
+
+    across: f, of the second rows of cones, else 0
+    """
+
+    turn: Turn
+    across: Array
+
+    @classmethod
+    def of(cls, laws: Potential, U: Array) -> "Slip | None":
+        """That of laws at their positions U; None without any round cone."""
+        partner = partners(laws)
+        if partner is None:
+            return None
+        index = np.arange(len(partner))
+        # In each row of a cone one law alone has a position.
+        mask = in_cone(laws, U)
+        size, along, force = (
+            jnp.sum(jnp.where(mask, x, 0.0), axis=0)
+            for x in (radius(laws, U), U, radius(laws, value(laws, U)))
+        )
+        some = size > 0
+        safe = jnp.where(some, size, 1.0)
+        last, other = _trailing(partner < index, along), take(along, partner, 0)
+        has = _trailing(partner != index, along) & some
+        cos = jnp.where(has, jnp.where(last, other, along) / safe, 1.0)
+        sin = jnp.where(has, jnp.where(last, -along, other) / safe, 0.0)
+        across = jnp.where(last, jnp.where(some, force / safe, 1.0), 0.0)
+        return cls(Turn(cos, sin, tuple(map(int, partner))), across)
+
+    def laws(self, laws: Potential) -> Potential:
+        """The laws of the rows along and across."""
+        last, f = self._last(laws, laws.goal), self.across[None]
+        free = last & (f > 0)
+        return replace(
+            laws,
+            goal=self.turn.rows(laws.goal, 1),
+            resistance=jnp.where(free, laws.resistance / jnp.where(free, f, 1.0), laws.resistance),
+            lower=jnp.where(last, jnp.where(free, -jnp.inf, 0.0), laws.lower),
+            upper=jnp.where(last, jnp.where(free, jnp.inf, 0.0), laws.upper),
+            barrier=None if laws.barrier is None else jnp.where(last, 0.0, laws.barrier),
+            across=(),
+        )
+
+    def positions(self, laws: Potential, U: Array) -> Array:
+        """Positions of these laws, from those of the cones."""
+        return self.turn.rows(U, 1) * self._stretch(laws, U)
+
+    def positions_back(self, laws: Potential, U: Array) -> Array:
+        """Positions of the cones, from those of the rows along and across."""
+        return self.turn.back(U / self._stretch(laws, U), 1)
+
+    def _stretch(self, laws: Potential, U: Array) -> Array:
+        f = self.across[None]
+        return jnp.where(self._last(laws, U) & (f > 0), f, 1.0)
+
+    def _last(self, laws: Potential, like: Array) -> Array:
+        """True for the laws of the second rows of cones."""
+        return _trailing(np.array(laws.across) < np.arange(like.shape[1]), like)
+
+
+def _trailing(mask: np.ndarray, like: Array) -> Array:
+    """A static mask of the first axes of an array."""
+    return jnp.asarray(mask).reshape(*mask.shape, *(1,) * (like.ndim - mask.ndim))
