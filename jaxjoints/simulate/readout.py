@@ -272,7 +272,7 @@ def _of_contact(system: System, state: State, info: Info, name: str) -> Array:
     """Wrench of a contact on its child at C in C axes, (6, *batch)."""
     mechanism, at = ready(system, state)
     g, i = located(system.contacts, "contact", system.topology.contacts, name)
-    i = mechanism.orders[len(mechanism.orders) - len(system.contacts) + g].index(i)
+    i = system.by_kind(mechanism.orders)[-1][g].index(i)
     frame = system_kinematics(mechanism, at).contacts[g].frame
     frame = jax.tree.map(lambda x: jnp.take(x, i, axis=x.ndim - 1 - at.time.ndim), frame)
     force = info.contact_force[:, system.contact_index(name)]
