@@ -306,7 +306,7 @@ def after(names, dt, gravity):
     }
     moved, new, info, W = stepped(system, replace(state, **first), dt)
     rows = {}
-    orders, _, _ = system.by_kind(layout(system).orders)
+    orders, *_ = system.by_kind(layout(system).orders)
     for group, order, w in zip(system.groups, orders, W, strict=True):
         for place, joint in enumerate(order):
             name = system.topology.joints[group.joints[joint]]
