@@ -21,6 +21,7 @@ from .iteration import (
     Given,
     Settings,
     begun,
+    completed,
     first_given,
     iterated,
     laws_of,
@@ -122,9 +123,9 @@ def _ends(
 @_ends.defjvp
 def _ends_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
     """Where the iteration began has no part in the derivative but by what was given."""
-    ends = _ends(settings, *primals)
+    ends = completed(settings, *primals[:3], _ends(settings, *primals))
     slopes = _slopes(settings, ends.points, primals[:3], tangents[:3])
-    return ends, Ends(*slopes, jnp.zeros_like(ends.steps))
+    return ends, Ends(*slopes, jnp.zeros_like(ends.number), jnp.zeros_like(ends.steps))
 
 
 def known_solution(
@@ -148,14 +149,14 @@ def _known_ends(
     laws = laws_of(settings, problem, smoothing, given)
     point = begun(laws, problem, at, speeds(problem, at[0]))
     steps = jnp.zeros(problem.rate.shape[2:], problem.rate.dtype)
-    return Ends(jax.tree.map(lambda x: x[None], point), given, steps)
+    return Ends(jax.tree.map(lambda x: x[None], point), given, steps, steps)
 
 
 @_known_ends.defjvp
 def _known_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
     ends = _known_ends(settings, *primals)
     slopes = _slopes(settings, ends.points, primals[:3], tangents[:3])
-    return ends, Ends(*slopes, jnp.zeros_like(ends.steps))
+    return ends, Ends(*slopes, jnp.zeros_like(ends.number), jnp.zeros_like(ends.steps))
 
 
 def _slopes(settings: Settings, points, primals: tuple, tangents: tuple) -> tuple:

@@ -23,6 +23,7 @@ from .problem import (
     SOLVED,
     Impulses,
     RowProblem,
+    bare_laws,
     coordinate_rows,
     residual,
     scale,
@@ -80,11 +81,13 @@ class Ends(NamedTuple):
     """What an iteration found.
 
     points: at the end of each pass, arrays (passes, …); given: what the last pass took as given
+    number: which pass found what the next would, (*batch); those after it have its point
     steps: how many Newton steps all took, (*batch)
     """
 
     points: Point
     given: Given
+    number: Array
     steps: Array
 
 
@@ -228,7 +231,7 @@ def iterated(
         ended = now.wanted & (worse | (left <= SOLVED[precision] * size) | (steps >= limit))
         ends = jax.tree.map(
             lambda all_, x: jnp.where(
-                _at(now.number, passes, all_) & _leading(now.wanted, all_), x[None], all_
+                _from(now.number, passes, all_) & _leading(now.wanted, all_), x[None], all_
             ),
             now.ends,
             point,
@@ -237,6 +240,9 @@ def iterated(
         if last:
             at = point.impulse, value(laws, point.positions)
             Λ = coordinate_rows(problem, point.impulse)
+            # Where what a pass took as given is what it found, others find nothing else.
+            bare = bare_laws(problem, Λ, smoothing, bounds)
+            on &= residual(problem, bare, at, speed)[0] > SOLVED[precision] * size
             given = _chosen(on, next_given(settings, given, Λ, at[1], now.number), given)
             point = _chosen(on, begun(laws_in(given), problem, at, speed), point)
         return _Iterate(
@@ -262,7 +268,27 @@ def iterated(
         done, _ = jax.lax.scan(lambda now, _: (improve(now), None), first, None, length=limits[-1])
     else:
         done = jax.lax.while_loop(lambda now: jnp.any(now.wanted), improve, first)
-    return Ends(done.ends, done.given, done.steps.astype(speed.dtype))
+    number, steps = (x.astype(speed.dtype) for x in (done.number, done.steps))
+    return Ends(done.ends, done.given, number, steps)
+
+
+def completed(
+    settings: Settings, problem: RowProblem, smoothing: Array | None, given: Given, ends: Ends
+) -> Ends:
+    """Ends with those of passes for which there was no need; given: of the first pass."""
+    points, at, bounds = [], None, stacked(problem.bounds)
+    for number in range(settings.passes):
+        laws = laws_of(settings, problem, smoothing, given, bounds)
+        point = jax.tree.map(lambda x, number=number: x[number], ends.points)
+        if at is not None:
+            found = begun(laws, problem, at, speeds(problem, at[0]))
+            point = _chosen(number > ends.number, found, point)
+        points.append(point)
+        at = point.impulse, value(laws, point.positions)
+        if number < settings.passes - 1:
+            Λ = coordinate_rows(problem, at[0])
+            given = next_given(settings, given, Λ, at[1], number)
+    return ends._replace(points=jax.tree.map(lambda *x: jnp.stack(x), *points), given=given)
 
 
 def _chosen(mask: Array, these, those):
@@ -275,7 +301,7 @@ def _leading(mask: Array, like: Array) -> Array:
     return mask.reshape((1,) * (like.ndim - mask.ndim) + mask.shape)
 
 
-def _at(number: Array, passes: np.ndarray, like: Array) -> Array:
-    """True where an array (passes, …, *batch) is of the pass of that number (*batch)."""
+def _from(number: Array, passes: np.ndarray, like: Array) -> Array:
+    """True where an array (passes, …, *batch) is of passes from that number (*batch) on."""
     count = passes.reshape((-1,) + (1,) * (like.ndim - 1))
-    return count == _leading(number, like)
+    return count >= _leading(number, like)

@@ -352,13 +352,22 @@ def _uncancelled(problem: RowProblem) -> Array:
     return free
 
 
-def bare_laws(problem: RowProblem, Λ: Array, smoothing: Array | float | None) -> Potential | None:
-    """The laws of all bounds without any floor, as wide as impulses Λ of coordinate rows say."""
+def bare_laws(
+    problem: RowProblem,
+    Λ: Array,
+    smoothing: Array | float | None,
+    bounds: Bound | None = None,
+) -> Potential | None:
+    """The laws of all bounds without any floor, as wide as impulses Λ of coordinate rows say.
+
+    bounds: the `stacked` ones, where they are known
+    """
     if not problem.bounds:
         return None
+    bounds = stacked(problem.bounds) if bounds is None else bounds
     s = scale(problem)
     nothing = jnp.zeros_like(s)
-    return potential(widened(stacked(problem.bounds), Λ), s, nothing, nothing[None], smoothing)
+    return potential(widened(bounds, Λ), s, nothing, nothing[None], smoothing)
 
 
 def cancelling(problem: RowProblem, impulse: Array) -> Array:
