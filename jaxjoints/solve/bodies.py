@@ -69,6 +69,8 @@ LONE = -2
 ROOTS = -1
 # Rows of a pair of bodies.
 PAIR = 6
+# Mobility below which a row does not move, in roundings of the numbers whose sum it is.
+UNMOVING = 30.0
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,21 @@ class Paths:
         return np.array([number.get(place, i) for place, i in enumerate(order)], int)
 
     @cached_property
-    def in_graph(self) -> np.ndarray:
-        """Of each place of the order of elimination, whether a node stands there, and no pair."""
-        return np.array([] if self.plan is None else self.plan.order, int) < self.graph
+    def on_pairs(self) -> dict[int, int]:
+        """The pair of each node that stands on one, by its place in `standing`."""
+        return {n: pair for pair, (_, on) in enumerate(self.pairs) for n in on}
+
+    @cached_property
+    def ends(self) -> list[tuple[int, int, int]]:
+        """Of each node that stands its end on the body, or on the first one of its pair."""
+        return [
+            next(end for end in each if n not in self.on_pairs or end[2] == self._first(n))
+            for n, each in enumerate(self.standing)
+        ]
+
+    def _first(self, node: int) -> int:
+        """The first body of the pair on which a node stands."""
+        return self.pairs[self.on_pairs[node]][0][0]
 
     @cached_property
     def nodes(self) -> int:
@@ -188,11 +202,7 @@ def paths(
     alone = {node for node in nodes if able[node] and len(ends[node]) == 1}
     by_pair: dict[frozenset[int], list[int]] = {}
     for node in nodes:
-        # Bodies of one tree also move each other without touching.
-        apart = len(ends[node]) == 2 and not set.intersection(
-            *(set(passed(tree, [body])) for body in ends[node])
-        )
-        if able[node] and touches[node] and apart:
+        if able[node] and touches[node] and len(ends[node]) == 2:
             by_pair.setdefault(frozenset(ends[node]), []).append(node)
     on_pair = {pair: on for pair, on in by_pair.items() if sum(heights[node] for node in on) > PAIR}
     stands = alone.union(*on_pair.values())
@@ -283,7 +293,8 @@ class Bodies:
         the axes of H, [1/(kg m²)], (bodies + 1, *batch) and (3, 3, bodies + 1, *batch)
     tree, factor: the bodies that tree joints hold, and their factor with the linear laws of the
         coordinates; None where there are none
-    coupled: A between the rows of the graph, None where there are none
+    coupled: A between the rows of the graph, and what impulses between the bodies of each pair do,
+        in the axes of the first; None where there are neither
     to_second: X of each pair: of a wrench on its first body, in the axes of this about its centre
         of mass, the same one in those of the second about its; (6, 6, pairs, *batch)
     along: of each row along a coordinate its row and node, and which coordinate it is of which
@@ -325,10 +336,14 @@ class Bodies:
 
 def bodies_of_rows(**fields: Any) -> Bodies:
     """Bodies of the fields given, and what couples the rows that act on them."""
-    bodies = Bodies(**fields)
-    if not bodies.way.graph:
+    bodies, pairs = Bodies(**fields), ()
+    if bodies.way.plan is None:
         return bodies
-    return replace(bodies, coupled=materialize(blocks(bodies, bodies.factor)))
+    if bodies.way.pairs:
+        X = bodies.to_second
+        unit = jnp.eye(PAIR, dtype=X.dtype).reshape(PAIR, PAIR, *(1,) * (X.ndim - 2))
+        pairs = jnp.broadcast_to(unit, X.shape), -X
+    return replace(bodies, coupled=materialize(blocks(bodies, bodies.factor, pairs=pairs)))
 
 
 @struct
@@ -476,16 +491,10 @@ def _loads(
     way = bodies.way
     if not way.standing:
         return None, None, ()
-    number = {n: pair for pair, (_, on) in enumerate(way.pairs) for n in on}
-    # Of a node on a pair the end at the first body of that.
-    ends = [
-        next(end for end in each if n not in number or end[2] == way.pairs[number[n]][0][0])
-        for n, each in enumerate(way.standing)
-    ]
-    H = _at_ends(bodies, ends)
+    number, H = way.on_pairs, _at_ends(bodies, way.ends)
     if turn_of_rows is not None:
         H = turn_of_rows.of(np.arange(way.graph, way.nodes)).rows(H, 1)
-    alone = {n: body for n, (_, _, body) in enumerate(ends) if n not in number}
+    alone = {n: body for n, (_, _, body) in enumerate(way.ends) if n not in number}
 
     def load(where: dict[int, int], count: int, turn: Array | None = None) -> Array | None:
         """The sums at so many places; where: of each node that counts its place."""
@@ -610,35 +619,42 @@ def mobility(bodies: Bodies, rows: int, nodes: int) -> Array:
     acting = bodies.way.nodes
     mass = bodies.inverse_mass
     parts = [] if nodes else [jnp.zeros((rows, 0, *mass.shape[1:]), mass.dtype)]
-    if bodies.way.graph:
+    between = None
+    if bodies.way.plan is not None:
         diagonal = bodies.coupled.diagonal
         if bodies.way.pairs:
-            diagonal = take(diagonal, np.flatnonzero(bodies.way.in_graph), 2)
+            places = np.argsort(bodies.way.in_plan)
+            diagonal, between = (
+                take(diagonal, at, 2) for at in np.split(places, [bodies.way.graph])
+            )
+    if bodies.way.graph:
         parts.append(jnp.stack([diagonal[i, i] for i in range(rows)]))
     along = of_bodies = None
     if bodies.tree is not None:
         along, of_bodies = mobilities(bodies.tree, bodies.factor)
     if bodies.way.standing:
-        parts.append(_standing_mobility(bodies, of_bodies))
+        parts.append(_standing_mobility(bodies, of_bodies, between))
     if nodes > acting:
         parts.append(bodies.of_rows(along, rows, nodes - acting))
     return all_nodes(parts)
 
 
-def _standing_mobility(bodies: Bodies, of_bodies: Array | None) -> Array:
+def _standing_mobility(bodies: Bodies, of_bodies: Array | None, between: Array | None) -> Array:
     """Diagonal of A of the rows that stand on bodies, (rows, their nodes, *batch).
 
-    of_bodies: mobilities of those of the tree, world axes, (6, 6, bodies, *batch)
+    of_bodies: mobilities of those of the tree, world axes, (6, 6, bodies, *batch); between: those
+        of pairs, one of the bodies relative to the other, (6, 6, pairs, *batch), None for none
     """
     way = bodies.way
-    ends = [end for each in way.standing for end in each]
-    found = _mobility_at(bodies, ends, of_bodies)
-    if not way.pairs:
-        return found
-    # Bodies of a pair do not move each other otherwise.
-    owner = np.array([n for n, each in enumerate(way.standing) for _ in each])
-    total = jnp.zeros((found.shape[0], len(way.standing), *found.shape[2:]), found.dtype)
-    return add_at(total, owner, found, 1)
+    alone = [n for n in range(len(way.standing)) if n not in way.on_pairs]
+    parts = []
+    if alone:
+        parts.append(_mobility_at(bodies, [way.ends[n] for n in alone], of_bodies))
+    if way.pairs:
+        H = _at_ends(bodies, [way.ends[n] for n in way.on_pairs])
+        apart = take(between[:PAIR, :PAIR], np.array(list(way.on_pairs.values())), 2)
+        parts.append(_along_rows(H, apart))
+    return take(all_nodes(parts), np.argsort([*alone, *way.on_pairs]), 1)
 
 
 def _mobility_at(
@@ -656,10 +672,22 @@ def _mobility_at(
     at = np.array([place[body[n]] for n in here])
     turn, own = take(bodies.tree.turn, at, 2), take(H, here, 2)
     own = jnp.concatenate([stored(product)(turn, own[i : i + 3]) for i in (0, 3)])
-    of_tree = dot(own, stored(product)(take(of_bodies, at, 2), own))
+    of_tree = _along_rows(own, take(of_bodies, at, 2))
     if len(here) == len(body):
         return of_tree
     return jnp.broadcast_to(found, (*found.shape[:2], *of_tree.shape[2:])).at[:, here].set(of_tree)
+
+
+def _along_rows(H: Array, Λ: Array) -> Array:
+    """Hᵀ Λ H of each row, (rows, nodes, *batch), 0 where it is what rounding leaves of 0.
+
+    A foot that no joint lets move sideways would otherwise be held there with the stiffness of a
+    mobility of 1e-8, in which the stiffness of its other directions is lost.
+    """
+    found, step = dot(H, stored(product)(Λ, H)), float(jnp.finfo(H.dtype).eps)
+    most = [jnp.maximum(Λ[i, i], jnp.maximum(Λ[i + 1, i + 1], Λ[i + 2, i + 2])) for i in (0, 3)]
+    size = most[0][None] * dot(H[:3], H[:3]) + most[1][None] * dot(H[3:], H[3:])
+    return jnp.where(found <= UNMOVING * step * size, 0.0, found)
 
 
 def blocks(
@@ -669,7 +697,7 @@ def blocks(
     pairs: tuple[Array, ...] = (),
 ) -> Blocks:
     """A between the rows of the graph and of the pairs; factors: of the tree; lone, pairs: see
-    `Reduced`; without `pairs` 0 for theirs.
+    `Reduced`.
     """
     tree, way = bodies.tree, bodies.way
     on = [at for _, at in way.sides] + [

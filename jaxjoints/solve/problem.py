@@ -24,7 +24,7 @@ from ..algebra.places import add_at
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
 from ..algebra.spatial import over_mass
-from .bodies import Bodies, Paths, RowFactor, speeds_on, velocities
+from .bodies import UNMOVING, Bodies, Paths, RowFactor, speeds_on, velocities
 from .bodies import mobility as mobility_of_rows
 from .bounds import Potential, over_laws, potential, radius, stacked, total, violation, widened
 from .forces import Bound
@@ -36,7 +36,8 @@ REGULARIZATION = {4: 1e-6, 8: 1e-12}
 # The same where rows are not redundant, in roundings: it keeps A positive definite despite them.
 ROUNDINGS = 2.0
 
-# Compliance of a hard box in a row that nothing moves, by the bytes of a number.
+# Compliance of a hard box in a row that nothing moves, as a share of the mobility of others, by the
+# bytes of a number.
 UNMOVED = {4: 1e-4, 8: 1e-6}
 
 # Residual at which a solve ends, as a share of the speeds that cancel in it, by the bytes of a
@@ -269,9 +270,12 @@ def still(problem: RowProblem) -> Array:
 
 
 def diagonal(problem: RowProblem) -> Array:
-    """Diagonal of A, 1 for rows that nothing moves (`still`), (rows, nodes, *batch)."""
+    """Diagonal of A, (rows, nodes, *batch); for rows that nothing moves (`still`) that of the first
+    row of their node, as the normal of a contact, or 1.
+    """
     # Protects what divides by A_ii, and derivatives of it, from these rows.
-    return jnp.where(still(problem), 1.0, mobility(problem))
+    A, idle = mobility(problem), still(problem)
+    return jnp.where(idle, jnp.where(idle[:1], 1.0, A[:1]), A)
 
 
 def resting(problem: RowProblem) -> RowProblem:
@@ -283,12 +287,13 @@ def resting(problem: RowProblem) -> RowProblem:
     feels it, but derivatives do: it moves bodies as soon as the wrench is not zero.
     """
     idle, fixed = _idle(problem), coordinate_rows(problem, still(problem))
+    share = UNMOVED[problem.rate.dtype.itemsize] * coordinate_rows(problem, diagonal(problem))
     return replace(
         problem,
         rate=jnp.where(idle, 0.0, problem.rate),
         # A unit pivot.
         compliance=jnp.where(idle, 1.0, problem.compliance),
-        bounds=tuple(_resting(bound, fixed) for bound in problem.bounds),
+        bounds=tuple(_resting(bound, fixed, share) for bound in problem.bounds),
     )
 
 
@@ -298,12 +303,14 @@ def _idle(problem: RowProblem) -> Array:
     return hard & still(problem) & (problem.compliance <= 0)
 
 
-def _resting(bound: Bound, fixed: Array) -> Bound:
-    """The bound in rows that move, and in `fixed` ones that nothing moves."""
+def _resting(bound: Bound, fixed: Array, share: Array) -> Bound:
+    """The bound in rows that move, and in `fixed` ones that nothing moves.
+
+    share: speed per impulse by which a hard box gives way there
+    """
     hard = fixed & (bound.compliance <= 0)
     if bound.upper is None:
         return replace(bound, present=jnp.where(hard, 0.0, bound.present))
-    share = UNMOVED[bound.compliance.dtype.itemsize]
     return replace(bound, compliance=jnp.where(hard, share, bound.compliance))
 
 
@@ -319,7 +326,7 @@ def regularized(problem: RowProblem) -> RowProblem:
 
     The regularization is in the matrix alone, where a correction takes it away to second order.
     """
-    A = materialize(mobility(problem))
+    A = materialize(_without_rounding(problem, mobility(problem)))
     problem = replace(problem, mobility=A)
     if not problem.structure.has_hard:
         return resting(problem)
@@ -333,6 +340,20 @@ def regularized(problem: RowProblem) -> RowProblem:
     added = stop_gradient(lacking * hard)
     compliance, added = materialize((problem.compliance, added))
     return replace(problem, compliance=compliance, regularization=added)
+
+
+def _without_rounding(problem: RowProblem, A: Array) -> Array:
+    """The diagonal of A, 0 for coordinate rows that act on bodies where it is what rounding leaves
+    of 0, such as friction across the plane of a linkage whose links touch.
+    """
+    structure = problem.structure
+    mask = ~structure.hard
+    mask[:, structure.way.nodes :] = False
+    if problem.bodies.tree is None or not mask.any():
+        return A
+    # A sum of squares: it has the square of the rounding.
+    least = (UNMOVING * float(jnp.finfo(A.dtype).eps)) ** 2 * _uncancelled(problem)
+    return jnp.where((trailing(mask, A) > 0) & (A <= least), 0.0, A)
 
 
 def _uncancelled(problem: RowProblem) -> Array:

@@ -12,10 +12,10 @@ from support.cases import mostly_slow
 DT, STEPS = 5e-3, 20
 
 
-def scene(lone=False, tree=False, pile=False, tied=False, tray=False):
+def scene(lone=False, tree=False, pile=False, tied=False, tray=False, folded=False):
     """A box that slides and turns on the ground, and a leg on a float whose foot meets it; a box
     that slides on another, or turns on a pin in it, which slides on the ground; two on a tray that
-    swings on a hinge, of which one is on a slide.
+    swings on a hinge, of which one is on a slide; an arm whose hand touches the body that holds it.
     """
     world = jj.SystemBuilder()
     ground, rough = jj.shapes.HalfSpace(), {"friction": 0.4}
@@ -43,6 +43,18 @@ def scene(lone=False, tree=False, pile=False, tied=False, tray=False):
         # The other way round: corners of the tray touch the face of the held one, from below.
         face = {"frame_D": ((0.0, 0.0, -0.1), (0.0, 0.0, 1.0, 0.0)), **rough}
         world.contact("lifts", jj.shapes.Box(size), ground, child="tray", parent="held", **face)
+    if folded:
+        # A hand on an arm comes down on the body that holds the arm, and slides on it.
+        motion = (0.5, 0.0, 0.0, 0.0, 0.3, 0.0)
+        world.body("torso", pose=(0, 6, 0.1), velocity=motion, **block)
+        world.body("arm", mass=0.2, inertia=(2e-3,) * 3)
+        world.body("hand", **block)
+        shoulder = {"frame_C": (0.0, 0.0, -0.2), "frame_D": (-0.2, 0.0, 0.15), "q": 1.42}
+        world.joint("shoulder", jj.Hinge((0, 1, 0)), child="arm", parent="torso", **shoulder)
+        wrist = {"frame_C": (0.0, 0.0, 0.0), "frame_D": (0.0, 0.0, 0.2), "q": -1.42}
+        world.joint("wrist", jj.Hinge((0, 1, 0)), child="hand", parent="arm", **wrist)
+        world.contact("feet", jj.shapes.Box(size), ground, child="torso", **rough)
+        world.contact("palm", jj.shapes.Box(size), ground, child="hand", parent="torso", **on_top)
     if lone:
         motion = (0.6, 0.2, 0.0, 0.0, 0.0, 1.0)
         world.body("box", mass=1.5, inertia=(0.01, 0.02, 0.02), pose=(0, 0, 0.1), velocity=motion)
@@ -76,6 +88,7 @@ SCENES = {
     "pile and tree": ({"pile": True, "tree": True}, 17, 1),
     "pile on a pin": ({"pile": True, "tied": True}, 16, 1),
     "tray": ({"tray": True}, 16, 2),
+    "folded": ({"folded": True}, 16, 1),
 }
 
 
@@ -127,3 +140,40 @@ def test_both_modes_agree_and_are_finite_differences_for_boxes_on_each_other():
     for slope, ahead, behind in zip(along, *ends, strict=True):
         np.testing.assert_allclose(slope, (ahead - behind) / (2 * h), rtol=0, atol=1e-6)
     np.testing.assert_allclose(twice, sum(jnp.vdot(x, x) for x in along), rtol=1e-10)
+
+
+def hopper(angle):
+    """A leg that can move in one vertical plane alone, at an angle about the vertical."""
+    turn = (0.0, 0.0, 0.0), (np.cos(angle / 2), 0.0, 0.0, np.sin(angle / 2))
+    level = np.sqrt(0.5)
+    world = jj.SystemBuilder()
+    for name, mass in (("cart", 1.0), ("lift", 1.0), ("torso", 3.0), ("shin", 0.5)):
+        world.body(name, mass=mass, inertia=(0.01,) * 3)
+    world.joint("x", jj.Slider((1, 0, 0)), child="cart", frame_D=turn, qd=0.5)
+    world.joint("z", jj.Slider((0, 0, 1)), child="lift", parent="cart", q=0.66)
+    world.joint("pitch", jj.Hinge((0, 1, 0)), child="torso", parent="lift", qd=0.3)
+    knee = {"frame_C": (0.0, 0.0, 0.25), "frame_D": (0.0, 0.0, -0.1), "q": 0.3}
+    stop = jj.Limits(-0.5, 0.5)
+    world.joint("knee", jj.Hinge((0, 1, 0)), child="shin", parent="torso", laws=[stop], **knee)
+    foot = {"frame_C": ((0.0, 0.0, -0.25), (level, 0.0, level, 0.0)), "frame_D": turn}
+    shapes = jj.shapes.Capsule(0.05, 0.2), jj.shapes.HalfSpace()
+    world.contact("foot", *shapes, child="shin", friction=0.7, **foot)
+    return world.build()
+
+
+@pytest.mark.parametrize("angle", [0.3, pytest.param(1.1, marks=pytest.mark.slow)])
+def test_a_planar_leg_moves_alike_in_any_vertical_plane_in_single_precision(angle):
+    """No joint lets the foot move across its plane: what rounding leaves of that is no mobility."""
+
+    def path(angle):
+        system, state = hopper(angle)
+        record = lambda state, info: (state.q, info.ok)  # noqa: E731
+        return jj.rollout(system, state, dt=2e-3, steps=300, record=record)[1]
+
+    with jax.enable_x64(False):
+        (q, ok), (expected, _) = path(angle), path(0.0)
+    assert q.dtype == jnp.float32
+    assert jnp.all(ok)
+    # It fell, and the foot brakes it.
+    assert jnp.ptp(expected[:, 1]) > 0.03
+    np.testing.assert_allclose(q, expected, rtol=0, atol=2e-3)
