@@ -124,8 +124,7 @@ def _ends(
 def _ends_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
     """Where the iteration began has no part in the derivative but by what was given."""
     ends = completed(settings, *primals[:3], _ends(settings, *primals))
-    slopes = _slopes(settings, ends.points, primals[:3], tangents[:3])
-    return ends, Ends(*slopes, jnp.zeros_like(ends.number), jnp.zeros_like(ends.steps))
+    return ends, _slopes(settings, ends, primals[:3], tangents[:3])
 
 
 def known_solution(
@@ -155,11 +154,10 @@ def _known_ends(
 @_known_ends.defjvp
 def _known_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
     ends = _known_ends(settings, *primals)
-    slopes = _slopes(settings, ends.points, primals[:3], tangents[:3])
-    return ends, Ends(*slopes, jnp.zeros_like(ends.number), jnp.zeros_like(ends.steps))
+    return ends, _slopes(settings, ends, primals[:3], tangents[:3])
 
 
-def _slopes(settings: Settings, points, primals: tuple, tangents: tuple) -> tuple:
+def _slopes(settings: Settings, ends: Ends, primals: tuple, tangents: tuple) -> Ends:
     """Derivatives of the ends of all passes, and of what the last took as given: at each end that
     of one Newton step more.
     """
@@ -176,18 +174,19 @@ def _slopes(settings: Settings, points, primals: tuple, tangents: tuple) -> tupl
         def following(problem, smoothing, given, point):
             laws = laws_of(settings, problem, smoothing, given)
             Λ = coordinate_rows(problem, point.impulse)
-            return next_given(settings, given, Λ, value(laws, point.positions), number)
+            found = number >= ends.number
+            return next_given(settings, given, Λ, value(laws, point.positions), number, found)
 
         at, towards = (problem, smoothing, given), (*tangents[:2], change)
         _, slope = jax.jvp(once_more, at, towards)
         after = jax.jvp(following, (*at, point), (*towards, slope))
         return after, (slope, change)
 
-    carry = first, tangents[2]
+    carry, rest = (first, tangents[2]), jax.tree.map(jnp.zeros_like, (ends.number, ends.steps))
     if settings.passes == 1:
-        point = jax.tree.map(lambda x: x[0], points)
+        point = jax.tree.map(lambda x: x[0], ends.points)
         _, (slope, change) = one(carry, (point, 0))
-        return jax.tree.map(lambda x: x[None], slope), change
-    numbers = jnp.arange(settings.passes)
-    _, (slopes, changes) = jax.lax.scan(one, carry, (points, numbers))
-    return slopes, jax.tree.map(lambda x: x[-1], changes)
+        return Ends(jax.tree.map(lambda x: x[None], slope), change, *rest)
+    numbers = jnp.arange(settings.passes, dtype=ends.number.dtype)
+    _, (slopes, changes) = jax.lax.scan(one, carry, (ends.points, numbers))
+    return Ends(slopes, jax.tree.map(lambda x: x[-1], changes), *rest)

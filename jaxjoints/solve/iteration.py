@@ -130,8 +130,19 @@ def first_given(
     return given._replace(anchors=jnp.where(impact, 0.0, bounded))
 
 
-def next_given(settings: Settings, given: Given, Λ: Array, bounded: Array, number: Array) -> Given:
-    """What the pass after `number` takes as given, from the impulses that this found."""
+def next_given(
+    settings: Settings,
+    given: Given,
+    Λ: Array,
+    bounded: Array,
+    number: Array,
+    found: Array | None = None,
+) -> Given:
+    """What the pass after `number` takes as given, from the impulses that this found.
+
+    found: where it obeys all laws without any floor, (*batch): nothing else is to be found; None
+        for nowhere
+    """
     if not settings.coupled:
         half = settings.passes // 2
         normal = jnp.where(number + 1 == half, Λ, given.normal)
@@ -146,6 +157,8 @@ def next_given(settings: Settings, given: Given, Λ: Array, bounded: Array, numb
     normal = given.normal + (Λ - given.normal) / (1 - jnp.clip(ρ, *STEEPEST))
     # Normal impulses never pull: a secant may not change their sign.
     normal = jnp.where(normal * Λ > 0, normal, 0.0)
+    if found is not None:
+        normal = jnp.where(found[None], Λ, normal)
     return Given(bounded, normal, given.normal, Λ)
 
 
@@ -240,9 +253,10 @@ def iterated(
         if last:
             at = point.impulse, value(laws, point.positions)
             Λ = coordinate_rows(problem, point.impulse)
-            # Where what a pass took as given is what it found, others find nothing else.
-            bare = bare_laws(problem, Λ, smoothing, bounds)
-            on &= residual(problem, bare, at, speed)[0] > SOLVED[precision] * size
+            if smoothing is None:
+                # Where a pass obeys all laws without any floor, others would find nothing else.
+                bare = bare_laws(problem, Λ, None, bounds)
+                on &= residual(problem, bare, at, speed)[0] > SOLVED[precision] * size
             given = _chosen(on, next_given(settings, given, Λ, at[1], now.number), given)
             point = _chosen(on, begun(laws_in(given), problem, at, speed), point)
         return _Iterate(
@@ -287,7 +301,7 @@ def completed(
         at = point.impulse, value(laws, point.positions)
         if number < settings.passes - 1:
             Λ = coordinate_rows(problem, at[0])
-            given = next_given(settings, given, Λ, at[1], number)
+            given = next_given(settings, given, Λ, at[1], number, number >= ends.number)
     return ends._replace(points=jax.tree.map(lambda *x: jnp.stack(x), *points), given=given)
 
 

@@ -43,7 +43,7 @@ from support.cases import mostly_slow
 from support.couplings_catalog import PointOnSphere
 
 # Feet press on the ground from the start.
-pytestmark = pytest.mark.filterwarnings("ignore:joint 'foot")
+pytestmark = pytest.mark.filterwarnings("ignore:contact 'foot")
 
 DT = 2e-3
 # Speeds of some m/s and rad/s in float64, with redundant rows and laws that are bounded.

@@ -123,6 +123,40 @@ def driven() -> Scene:
     push = μ * m * G / share
     V, U = 1 / (1 - r * r), np.sin(np.pi / r) / (r * (1 + np.cos(np.pi / r)))
     exact = push / k * np.sqrt(V * V - (share * U) ** 2)
+    system, state = sprung_foot(k, m, μ)
+    dt, periods = 1e-3, 30
+    steps = round(periods * 2 * np.pi / ω / dt)
+    wrench = np.zeros((steps, 6, 1))
+    wrench[:, 0, 0] = push * np.cos(ω * dt * (1 + np.arange(steps)))
+    last = round(4 * np.pi / ω / dt)
+    amplitude = lambda _, path: f"{np.ptp(path[-last:, 0, 0]) / 2:.4f} m"  # noqa: E731
+    control = jj.Control(wrench=jnp.asarray(wrench))
+    return Scene(system, state, control, dt, steps, amplitude, f"{exact:.4f} m")
+
+
+def pulled() -> Scene:
+    """A foot on a spring whose other end a motor pulls at a constant speed v: stick and slip.
+
+    It sticks until the spring overcomes its friction. Then its speed is v (1 - cos ω t): it comes
+    to rest once a period of the spring, to stick again, and moves with 2 v at most.
+    """
+    k, m, μ, v = 400.0, 1.0, 0.3, 0.1
+    period, dt, steps = 2 * np.pi * np.sqrt(m / k), 1e-3, 4000
+    system, state = sprung_foot(k, m, μ)
+    wrench = np.zeros((steps, 6, 1))
+    wrench[:, 0, 0] = k * v * dt * (1 + np.arange(steps))
+
+    def outcome(_, path):
+        speed = np.diff(path[:, 0, 0]) / dt
+        starts = np.flatnonzero((speed[1:] > v) & (speed[:-1] <= v))
+        return f"{np.diff(starts).mean() * dt:.4f} s, {speed.max():.4f} m/s"
+
+    control = jj.Control(wrench=jnp.asarray(wrench))
+    return Scene(system, state, control, dt, steps, outcome, f"{period:.4f} s, {2 * v:.4f} m/s")
+
+
+def sprung_foot(k: float, m: float, μ: float) -> tuple[jj.System, jj.State]:
+    """A foot on the ground, on a spring along x."""
     world = jj.SystemBuilder()
     world.body("foot", mass=m, inertia=(1e-2,) * 3, pose=(0.0, 0.0, 0.1))
     plane = np.array([[1.0, 0, 0], [0, 0, -1], [0, 1, 0]])
@@ -132,15 +166,7 @@ def driven() -> Scene:
     laws = jj.SpringDamper(stiffness=k, damping=0.0)
     world.joint("rail", jj.PlanarTranslation(), child="foot", laws=laws, **frames)
     world.contact("sole", jj.shapes.Sphere(0.1), FLOOR, child="foot", friction=μ)
-    system, state = world.build()
-    dt, periods = 1e-3, 30
-    steps = round(periods * 2 * np.pi / ω / dt)
-    wrench = np.zeros((steps, 6, 1))
-    wrench[:, 0, 0] = push * np.cos(ω * dt * (1 + np.arange(steps)))
-    last = round(4 * np.pi / ω / dt)
-    amplitude = lambda _, path: f"{np.ptp(path[-last:, 0, 0]) / 2:.4f} m"  # noqa: E731
-    control = jj.Control(wrench=jnp.asarray(wrench))
-    return Scene(system, state, control, dt, steps, amplitude, f"{exact:.4f} m")
+    return world.build()
 
 
 def sunk(state: jj.State, path: np.ndarray) -> str:
@@ -198,6 +224,7 @@ SCENES = {
     "spin": spin,
     "belt": belt,
     "driven foot": driven,
+    "pulled foot": pulled,
     "pile": lambda: pile(False),
     "pushed pile": lambda: pile(True),
     "wall": wall,
