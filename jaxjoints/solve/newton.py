@@ -48,7 +48,7 @@ class Newton(Solver):
     """
 
     smoothing: Array | float | None = None
-    iterations: int = static(default=4)
+    iterations: int = static(default=8)
     passes: int = static(default=3)
     friction: Friction = static(default="coupled")
     derivative: Derivative = Implicit()
