@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from ..algebra.options import near_matches
 from ..algebra.pytree import replace
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
@@ -220,7 +221,8 @@ class SystemBuilder:
             two shares of the way from C to D, for child and parent (see `JointGroup`)
         enabled: True or False makes a joint that `system.with_joint(name, enabled=…)` can switch,
             per environment; None makes a joint that is always on
-        max_effort: largest |`Control.effort`| that acts [N or N m], a number or shape (dof,)
+        max_effort: of the joint's drive: largest |`Control.effort`| that acts [N or N m], a number
+            or shape (dof,); a `Servo` that states no effort of its own gets it too
         tree: False holds the joint by rows, also where its coordinates could hold it (see
             `SemiImplicitEuler`): for a joint that closes a loop by the wish of its user, and for
             one that is given CFM after the build
@@ -243,7 +245,8 @@ class SystemBuilder:
             frame_D = read_pose(owner, "frame_D", frame_D)
         coupling, coupling_notes = read_coupling(owner, coupling, self._strict)
         dof = coupling.dof
-        laws, law_notes = read_laws(owner, laws, dof=dof, erp=self._erp, allow_active=allow_active)
+        max_effort = read_max_effort(owner, max_effort, dof)
+        laws, law_notes = self._laws(owner, laws, dof, allow_active, max_effort)
         rows = self._row_softness(owner, softness, 6 - dof + extra_rows(coupling))
         if isinstance(rows.softness, Compliance):
             inertias = self._inertias((child, frame_C), (parent, frame_D))
@@ -258,7 +261,7 @@ class SystemBuilder:
             laws=laws,
             softness=rows,
             enabled=read_switch(owner, enabled),
-            max_effort=read_max_effort(owner, max_effort, dof),
+            max_effort=max_effort,
             tree=read_tree(owner, tree),
             attachment=read_attachment(owner, attachment, coupling),
             q=None if q is None else _unbatched(owner, "q", q, dof),
@@ -269,6 +272,40 @@ class SystemBuilder:
         warn_of_one_component(owner, coupling, laws)
         warn_of_mass_ratio(owner, self._bodies, (child, parent))
         return name
+
+    def add_law(self, joint: str, law: Law | Iterable[Law], *, allow_active: bool = False) -> None:
+        """Add laws to a joint that the builder has already, beside those that it has.
+
+        It serves joints that others declared, such as `model.builder.add_law("elbow", …)` for those
+        of a file. `load_urdf` and `load_mjcf` add their `laws` by it.
+
+        joint: name of the joint in the builder
+        law: one law or several; each acts on the joint's coordinate of number `coordinate`
+        allow_active: as in `joint`
+
+        Raises: ValueError for an unknown joint, with near matches; as `joint`, for laws.
+
+        >>> from jaxjoints import Hinge, Limits, Servo
+        >>> world = SystemBuilder()
+        >>> arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.02))
+        >>> elbow = world.joint("elbow", Hinge(), child=arm, laws=Limits(upper=1.0), max_effort=9.0)
+        >>> world.add_law(elbow, Servo(100.0, 10.0))
+        >>> system, _ = world.build()
+        >>> [type(law).__name__ for law in system.joint("elbow").laws]
+        ['Limits', 'Servo']
+        >>> print(system.number("joint.elbow.servo.effort"))
+        9.0
+        """
+        if joint not in self._joints:
+            raise ValueError(f"add_law: {self._no_joint(joint)}")
+        owner, spec = f"joint {joint!r}", self._joints[joint]
+        laws, notes = self._laws(
+            owner, law, spec.coupling.dof, allow_active, spec.max_effort, spec.laws
+        )
+        notes += notes_on_turns(owner, spec.coupling, laws)
+        warn_of_one_component(owner, spec.coupling, laws)
+        self._joints[joint] = replace(spec, laws=(*spec.laws, *laws))
+        self._notes += notes
 
     def transmission(
         self,
@@ -446,6 +483,33 @@ class SystemBuilder:
                     "rename one"
                 )
         specs[name] = spec
+
+    def _laws(
+        self,
+        owner: str,
+        laws: Any,
+        dof: int,
+        allow_active: bool,
+        max_effort: Any,
+        beside: Sequence[Law] = (),
+    ) -> tuple[tuple[Law, ...], list[str]]:
+        """Laws of a joint in standard form, and notes; see `read_laws`."""
+        return read_laws(
+            *(owner, laws),
+            dof=dof,
+            erp=self._erp,
+            allow_active=allow_active,
+            max_effort=max_effort,
+            beside=beside,
+        )
+
+    def _no_joint(self, name: str) -> str:
+        """What is wrong with the name of a joint that there is not, and what to do."""
+        for element, names in (("transmission", self._transmissions), ("contact", self._contacts)):
+            if name in names:
+                return f"{name!r} is a {element}; give its laws to `{element}`, which declares it"
+        hint = near_matches(name, self._joints)
+        return f"there is no joint {name!r}; {hint} (joints are added before their laws)"
 
     def _row_softness(self, owner: str, softness: AnySoftness | None, rows: int) -> RowSoftness:
         """The softness of bilateral rows, the builder's by default, with numbers for each row."""

@@ -25,6 +25,11 @@ OF_JOINT = ("coupling", "frame_C", "frame_D", *OF_ROWS, "max_effort")
 OF_CONSTRAINT = ("constraint", "erp", "cfm", "softness", "enabled")
 OF_TRANSMISSION = ("transmission", *OF_ROWS)
 OF_CONTACT = ("geometry", "frame_C", "frame_D", "laws", "enabled")
+# Where a law is added, for errors.
+ADD_LAW = (
+    "before the build: by laws= where it is declared, and to a joint also by "
+    "`builder.add_law(joint, law)`, or by laws= of `load_urdf` and `load_mjcf`"
+)
 
 
 def with_joint(self: System, name: str, **changes: Any) -> System:
@@ -148,8 +153,8 @@ def _changed(
         else:
             hint = near_matches(key, [*fields, *sorted(inner), *laws])
             raise ValueError(
-                f"{owner}: it has no {key}; {hint}. A law or switch that it was built without has "
-                "to be given to the builder"
+                f"{owner}: it has no {key}; {hint}. A switch that it was built without has to be "
+                f"given to the builder; a law is added {ADD_LAW}"
             )
     read = {
         field: _fitted(
@@ -203,8 +208,8 @@ def _fitted(path: str, old: Any, new: Any, shape: Any) -> Any:
         new = tuple(new)
         if len(new) != len(old):
             raise ValueError(
-                f"{path} has {len(new)} records and was built with {len(old)}; add or leave out "
-                "one where it is built"
+                f"{path} has {len(new)} records and was built with {len(old)}; a law is added "
+                f"{ADD_LAW}"
             )
         return tuple(
             _fitted(f"{path}[{j}]", *parts)

@@ -10,6 +10,7 @@ from jax import Array
 from ..algebra.pytree import expand_trailing
 from ..model.state import Control
 from ..model.system import System
+from .changes import ADD_LAW
 from .checks.values import common_batch, precision, read_by_name, read_coordinates, read_numbers
 
 Values = Mapping[str, Any] | None
@@ -84,8 +85,8 @@ def _targets(system: System, field: str, values: Values) -> Array | None:
         drives = [law for law in group.laws if field in law.aims]
         for name in (name for name in names if name in by_joint and not drives):
             raise ValueError(
-                f"joint {name!r}: no law of it follows a {field}; give it a law that does, such as "
-                "`Servo`"
+                f"joint {name!r}: no law of it follows a {field}; one that does, such as `Servo`, "
+                f"is added {ADD_LAW}"
             )
         if not left_out:
             continue

@@ -52,7 +52,7 @@ class Servo(Law):
     PD control, stable at any gains and step.
 
     stiffness: k [N/m or N m/rad]; damping: d [N s/m or N m s/rad]
-    effort: largest force [N or N m], None for any
+    effort: largest force [N or N m]; None for the `max_effort` of its joint, or any without that
     target: [m or rad], target_speed: [m/s or rad/s], both at the end of the step; those of the
         `Control` in their place where given
     """

@@ -6,12 +6,16 @@ them become one joint with the coordinates of all.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..algebra.options import near_matches
+from ..algebra.pytree import replace
 from ..algebra.spatial import Pose
 from ..build.builder import SystemBuilder
+from ..build.checks.joints import UNBOUNDED
 from ..couplings.compound import Chain, Reversed
 from ..couplings.coupling import Coupling
 from ..couplings.gimbal import Gimbal
@@ -29,12 +33,12 @@ ZERO_SHARE, ZERO_RADIUS = 1e-14, 1e-6
 LEAST_SHARE, LEAST_RADIUS = 1e-6, 1e-3
 # Axes are at right angles below this cosine, and in line below this sine.
 SQUARE, IN_LINE = 1e-12, 1e-3
-# In place of a bound or an effort where there is none.
-UNBOUNDED = 1e30
 IDENTITY = np.eye(3), np.zeros(3)
 
 # Pose of a frame in another: rotation matrix (3, 3) and position (3,).
 Frame: TypeAlias = tuple[np.ndarray, np.ndarray]
+# Laws for joints of a file, by their names or by patterns of the shell for these.
+Laws: TypeAlias = Mapping[str, Law | Iterable[Law]]
 
 
 @dataclass(eq=False)
@@ -125,6 +129,7 @@ class Assembly:
         joints have none
     coordinates: of each joint of the file that moves, joint of the builder and number there
     dofs: number of coordinates of each joint of the builder
+    freedoms: number of coordinates of each joint of the file that moves
     notes: what was changed, a sentence each
     """
 
@@ -136,6 +141,7 @@ class Assembly:
     frames: dict[str, tuple[str, Frame]] = field(default_factory=dict)
     coordinates: dict[str, tuple[str, int]] = field(default_factory=dict)
     dofs: dict[str, int] = field(default_factory=dict)
+    freedoms: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def add(
@@ -165,6 +171,31 @@ class Assembly:
         for connection in [*closing, *loops]:
             with refusing(connection.refuse):
                 self._add_loop(connection)
+
+    def add_laws(self, laws: Laws, joints: Iterable[str]) -> list[tuple[str, Law]]:
+        """Add laws to joints of the file; returns each with the name of its joint.
+
+        laws: a law or several, by the name of a joint or a pattern of the shell for several; its
+            coordinate counts within the joint of the file
+        joints: names that count, of joints of the file that move
+
+        Raises: ValueError for a name or pattern that fits no joint, and for bad laws.
+        """
+        if not isinstance(laws, Mapping):
+            raise ValueError(
+                f"laws {laws!r} must have the names of joints, or patterns for them, such as "
+                "laws={'arm_joint*': Servo(100.0, 10.0)}"
+            )
+        joints, added = list(joints), []
+        for pattern, given in laws.items():
+            several = isinstance(given, Iterable) and not isinstance(given, str)
+            given = tuple(given) if several else (given,)
+            for joint in _matching(pattern, joints):
+                owner, first = self.coordinates[joint]
+                shifted = [_shifted(law, first, joint, self.freedoms[joint]) for law in given]
+                self.builder.add_law(owner, shifted)
+                added += [(joint, law) for law in given]
+        return added
 
     def starts(self, joints: Iterable[str]) -> dict[str, int]:
         """Where the coordinates of each joint start in those of all, in order."""
@@ -322,6 +353,7 @@ class Assembly:
                 q.append(connection.q[i])
             if connection.dof:
                 self.coordinates[connection.name] = self.prefix + name, len(q) - connection.dof
+                self.freedoms[connection.name] = connection.dof
         self.dofs[self.prefix + name] = len(q)
         limited = any(effort is not None for effort in efforts)
         self.builder.joint(
@@ -336,6 +368,38 @@ class Assembly:
             q=q if q and placed else None,
             enabled=connections[-1].enabled,
         )
+
+
+def _matching(pattern: str, joints: list[str]) -> list[str]:
+    """The joints that a name or a pattern means; ValueError, with near names, for none."""
+    if pattern in joints:
+        return [pattern]
+    found = [joint for joint in joints if fnmatchcase(joint, str(pattern))]
+    if not found:
+        hint = near_matches(pattern, joints)
+        raise ValueError(f"laws: {pattern!r} matches no joint of the file that moves; {hint}")
+    return found
+
+
+def _shifted(law: Any, first: int, joint: str, dof: int) -> Any:
+    """A law on a joint of the file as one on the builder's joint, which has its coordinates from
+    `first` on; what is no law as it is.
+    """
+    if not isinstance(law, Law):
+        return law
+    places = {}
+    for name in ("coordinate", "normal", "across"):
+        place = getattr(law, name)
+        if place is None:
+            continue
+        if not 0 <= place < dof:
+            raise ValueError(
+                f"laws: joint {joint!r} has {dof} coordinates, numbered from 0; {name} {place} of "
+                f"its {type(law).__name__} is none of them"
+            )
+        if first:
+            places[name] = place + first
+    return replace(law, **places) if places else law
 
 
 def product(*frames: Frame) -> Frame:

@@ -31,7 +31,7 @@ from .errors import LoadError, Refuse, refusing
 from .files import Roots
 from .fluid import InertiaBoxDrag
 from .geometry import Box, Capsule, Cylinder, Mesh, Plane, Shape, Sphere, Visual, ellipsoid
-from .mechanism import IDENTITY, Assembly, Connection, Frame, Link, product
+from .mechanism import IDENTITY, Assembly, Connection, Frame, Laws, Link, product
 from .mjcf_source import Prepared
 from .model import Model
 from .report import Report
@@ -67,6 +67,7 @@ def load_mjcf(
     merge_fixed: bool = True,
     visuals: bool = True,
     strict: bool = False,
+    laws: Laws | None = None,
     builder: SystemBuilder | None = None,
     prefix: str = "",
     limits: FileLimits | None = None,
@@ -87,6 +88,9 @@ def load_mjcf(
     tendon of joints         `Weighted`           density, viscosity  `InertiaBoxDrag`
     gravity, timestep        builder, `Model`     site                `Model.frames`
     actuator                 `Model.control`; with a position or velocity term, a `Servo` too
+
+    `max_effort` bounds `Control.effort`, each servo of the file, and each `Servo` in `laws` that
+    states no effort of its own.
 
     Softness. MuJoCo's constraint is a spring and damper of reference acceleration -b v - k r beside
     an inertia, R f = -b v - k r - a with R = (1 - d)/d times the inverse inertia that the
@@ -110,10 +114,12 @@ def load_mjcf(
         contype and conaffinity say so; "all": spheres and capsules each other too, which is slow
         where there are many. Other pairs do not touch
     merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
+    laws: as in `load_urdf`; a ball joint has the coordinates 0 to 2. A joint that the file has a
+        servo for has two with one of `laws`, and one target from `Control.target` for both
 
     Raises: LoadError naming file, line and element as far as MuJoCo tells them; OSError for a file
         that cannot be opened; ImportError without the package mujoco; ValueError for other
-        `contacts`.
+        `contacts`, for `laws` that match no joint, with near names, and for bad laws.
     Warns: LoadWarning.
     """
     if contacts not in (True, False, "all"):
@@ -149,9 +155,11 @@ def load_mjcf(
         reader.list_skipped(visuals)
         frames = dict(assembly.frames)
         frames |= reader.sites(assembly)
+    coordinates = assembly.coordinates
+    joints = [joint for joint in reader.names["JOINT"] if joint in coordinates]
+    assembly.add_laws({} if laws is None else laws, joints)
     report.notes += assembly.notes
     report.tell(strict)
-    coordinates = assembly.coordinates
     return Model(
         name=root.attributes.get("model", ""),
         builder=builder,
@@ -159,6 +167,7 @@ def load_mjcf(
         coordinates=coordinates,
         visuals=tuple(visual for visual, _ in seen),
         collisions=tuple(visual for visual, touches in seen if touches),
+        actuated=tuple(dict.fromkeys(joint for one in actuators for joint, _ in one.arms)),
         actuators=tuple(actuator.located(coordinates) for actuator in actuators),
         timestep=float(compiled.opt.timestep),
         skipped=report.skipped,
@@ -485,6 +494,8 @@ class _Reader:
                 self.report.notes.append(
                     f"actuator {name!r}: forcerange {low:g} to {high:g} is ±{effort / abs(arm):g}"
                 )
+            if m.jnt_actfrclimited[j]:
+                effort = min(effort, float(np.abs(m.jnt_actfrcrange[j]).max()))
         aim = -constant / (k or d) / arm
         aims = {"target" if k else "target_speed": aim}
         servo = partial(_servo, k * arm * arm, d * arm * arm, effort, aims)

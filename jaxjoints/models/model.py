@@ -30,7 +30,8 @@ class Model:
     coordinates: of each joint of the file that moves, the builder's joint and which of its
         coordinates it is; several joints without a mass between them are one of the builder
     speed_limits: of joints that have one, the largest speed [m/s or rad/s]; no force keeps to it
-    actuators: of the file; timestep: that the file asks for [s], None where it does not
+    actuated: joints that the file names as driven: by transmissions of URDF, by actuators of MJCF
+    actuators: of an MJCF file; timestep: that it asks for [s], None where it does not
     visuals: shapes to look at; collisions: shapes that the file means for contact
     skipped: what of the file is not simulated or shown, a sentence each
     notes: what was changed so that it can be simulated, a sentence each
@@ -43,6 +44,7 @@ class Model:
     speed_limits: Mapping[str, float] = field(default_factory=dict)
     visuals: tuple[Visual, ...] = ()
     collisions: tuple[Visual, ...] = ()
+    actuated: tuple[str, ...] = ()
     actuators: tuple[Actuator, ...] = ()
     timestep: float | None = None
     skipped: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..algebra.options import near_matches
 from ..build.builder import SystemBuilder
+from ..build.checks.joints import UNBOUNDED
 from ..build.checks.values import read_pose
 from ..couplings.linear import Slider
 from ..couplings.planar import Planar
@@ -28,10 +29,10 @@ from .files import Refused, Roots
 from .geometry import GREY, Box, Capsule, Cylinder, Mesh, Shape, Sphere, Visual
 from .mechanism import (
     IDENTITY,
-    UNBOUNDED,
     Assembly,
     Connection,
     Frame,
+    Laws,
     Link,
     product,
 )
@@ -87,6 +88,7 @@ def load_urdf(
     visuals: bool = True,
     balance_inertia: bool = False,
     strict: bool = False,
+    laws: Laws | None = None,
     builder: SystemBuilder | None = None,
     prefix: str = "",
     gravity: Any = (0.0, 0.0, -9.81),
@@ -97,7 +99,8 @@ def load_urdf(
     A body's frame is that of its link. Joint types become couplings: revolute and continuous
     `Hinge`, prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`.
     Laws: `Limits` from lower and upper (hard stops; an absent side is free, and one of 1e30 and
-    more), `Damping`, `DryFriction`; `max_effort` from effort. Equal limits lock the joint. A mimic
+    more), `Damping`, `DryFriction`; `max_effort` from effort, which bounds `Control.effort` and
+    each `Servo` that states no effort of its own. Equal limits lock the joint. A mimic
     joint is a `Mimic` transmission, which holds the joint by a force. Joints start at 0 or the
     nearest value within their limits, mimics at what they mimic. An effort or velocity of 0 means
     none is known. Limits of velocity are what a controller keeps to: they are numbers in
@@ -119,7 +122,9 @@ def load_urdf(
     smaller two.
 
     A link with two parents closes a loop: its second joint holds it too. What is not simulated
-    (such as gazebo or transmission elements) is listed in one `LoadWarning`, with what was changed.
+    (such as gazebo elements) is listed in one `LoadWarning`, with what was changed. A transmission
+    element says which joints are driven (`Model.actuated`) and not how: no force acts for it. Drive
+    these joints by `laws`, or by `Control.effort`, which acts on their side of the gear.
 
     source: path of a file, or the XML itself
     roots: folders in which the meshes of package:// and relative paths are looked for, and outside
@@ -129,13 +134,19 @@ def load_urdf(
     merge_fixed: False keeps links with mass that fixed joints connect as bodies, on `Fixed` joints
     visuals: False reads no shapes
     strict: raise a LoadError instead of the warning, with the same list
+    laws: for joints of the file, a law or several by name, or by a pattern of the shell:
+        {"arm_joint*": Servo(100.0, 10.0)}. They act beside those of the file, and a joint that
+        several entries match gets the laws of each. A law's `coordinate` counts within the joint
+        of the file, and is the only one of most. Joints that mimic others match too
     builder: to add the robot to, in place of a new one; prefix: of all names in it
     gravity: of a new builder [m/s²]
     limits: how large the file may be, see `FileLimits`
 
-    Raises: LoadError naming file, line and element; OSError for a file that cannot be opened.
+    Raises: LoadError naming file, line and element; OSError for a file that cannot be opened;
+        ValueError for `laws` that match no joint, with near names, and for bad laws.
     Warns: LoadWarning.
 
+    >>> from jaxjoints import Servo
     >>> pendulum = load_urdf('''<robot name="pendulum">
     ...   <link name="base"/>
     ...   <link name="rod"><inertial>
@@ -145,10 +156,11 @@ def load_urdf(
     ...   <joint name="pivot" type="continuous">
     ...     <parent link="base"/> <child link="rod"/> <axis xyz="0 1 0"/>
     ...   </joint>
-    ... </robot>''')
+    ... </robot>''', laws={"piv*": Servo(20.0, 2.0)})
     >>> system, state = pendulum.build()
     >>> system.topology.bodies, system.topology.joints
     (('rod',), ('pivot',))
+    >>> control = system.control(target={"pivot": 0.3})
     """
     sizes = FileLimits() if limits is None else limits
     roots = Roots(roots)
@@ -179,6 +191,14 @@ def load_urdf(
         seen = shapes.all("visual", elements[0]) if visuals else ()
         touched = shapes.all("collision", elements[0]) if visuals else ()
         speeds = _speeds(elements[1], assembly)
+        actuated = _actuated(robot, joints, report)
+    added = assembly.add_laws({} if laws is None else laws, assembly.coordinates)
+    assembly.notes += [
+        f"joint {joint!r}: mimics {mimics[joint][0]!r} and has a {type(law).__name__}, which pulls "
+        "against it unless their targets fit"
+        for joint, law in added
+        if joint in mimics and law.aims
+    ]
     report.notes += assembly.notes
     report.tell(strict)
     return Model(
@@ -187,6 +207,7 @@ def load_urdf(
         frames=assembly.frames,
         coordinates=assembly.coordinates,
         speed_limits=speeds,
+        actuated=actuated,
         visuals=seen,
         collisions=touched,
         skipped=report.skipped,
@@ -216,6 +237,8 @@ def _list_skipped(element: Element, report: Report) -> None:
     for child in element.children:
         if child.tag in children:
             _list_skipped(child, report)
+        elif child.tag == "transmission" and element.tag == "robot":
+            continue  # Told by `_actuated`.
         elif child.tag == "texture" or element.tag == "material":
             report.skip("texture", child)
         elif "xacro" in child.tag:
@@ -359,6 +382,23 @@ def _speeds(elements: Mapping[str, Element], assembly: Assembly) -> dict[str, fl
         if speed > 0 and joint in assembly.coordinates:
             speeds[joint] = speed
     return speeds
+
+
+def _actuated(robot: Element, joints: Mapping[str, Connection], report: Report) -> tuple[str, ...]:
+    """Joints that transmissions name as driven; what is not simulated of these is skipped."""
+    driven: dict[str, None] = {}
+    for element in robot.all("transmission"):
+        names = [joint.attributes.get("name") for joint in element.all("joint")]
+        known = [name for name in names if name in joints and joints[name].coupling is not None]
+        driven |= dict.fromkeys(known)
+        report.skip(
+            "transmission, which adds no force: its joints are in Model.actuated",
+            element,
+        )
+        for name in names:
+            if name not in known:
+                report.skip(f"transmission of {shown(name)}, which is no joint that moves", element)
+    return tuple(driven)
 
 
 def _dynamics(element: Element) -> list[Callable[[int], Law]]:

@@ -292,7 +292,7 @@ def test_what_is_skipped_is_listed_once():
         "contact of link (in line 3)",
         "safety_controller of joint (in line 4)",
         "gazebo (2 times, first in line 5)",
-        "transmission (in line 7)",
+        "transmission, which adds no force: its joints are in Model.actuated (in line 7)",
     )
     for line in model.skipped:
         assert line in str(record[0].message)

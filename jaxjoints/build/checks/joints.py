@@ -19,6 +19,8 @@ from .values import at_once, precision, read_numbers
 
 # Ratio of the masses of two bodies that a joint connects, above which a warning is given.
 MASS_RATIO = 1e6
+# An effort from here on bounds nothing [N or N m].
+UNBOUNDED = 1e30
 # Shares of the way from C's origin to D's, for child and parent: see `JointGroup.attachment`.
 ATTACHMENTS = {"C": (0.0, 0.0), "own": (0.0, 1.0), "midpoint": (0.5, 0.5)}
 

@@ -1,7 +1,7 @@
 """Reads the laws of a joint or a transmission: one standard form, and laws that fit each other."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -10,10 +10,12 @@ import numpy as np
 
 from ...algebra.compiler import is_traced
 from ...algebra.pytree import replace
+from ...laws.drives import Servo
 from ...laws.law import CoordinateState, Law
 from ...laws.limits import Limits, Lock
 from ...laws.springs import SpringDamper
 from ...solve.forces import Hard
+from .joints import UNBOUNDED
 from .values import at_once, float_leaves, precision, read_numbers
 
 # Fields of laws that feed energy into the system if they are negative.
@@ -22,7 +24,15 @@ PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
 
 @at_once
 def read_laws(
-    owner: str, laws: Any, *, dof: int, erp: float, allow_active: bool, cones: bool = False
+    owner: str,
+    laws: Any,
+    *,
+    dof: int,
+    erp: float,
+    allow_active: bool,
+    cones: bool = False,
+    max_effort: Any = None,
+    beside: Sequence[Law] = (),
 ) -> tuple[tuple[Law, ...], list[str]]:
     """Laws in standard form with float arrays for leaves, and notes for the user.
 
@@ -33,13 +43,16 @@ def read_laws(
     erp: that of hard limits which state none
     allow_active: accept negative stiffness, damping, friction and inertia
     cones: whether two of them may share their bounds, as friction with a round cone does
+    max_effort: of each coordinate, shape (dof,), which a `Servo` that states no effort gets; or
+        None
+    beside: laws in standard form that act on the coordinates already
 
     Raises: ValueError for a value that is no law, for parameters out of range, and for laws that
         exclude each other: two that fix one coordinate, two engagements on one coordinate.
     """
     checked, notes = [], []
-    fixed_by: dict[int, str] = {}
-    engaged = set()
+    fixed_by = {law.coordinate: f"a {type(law).__name__}" for law in beside if law.kind is Hard}
+    engaged = {law.coordinate for law in beside if law.engagement is not None}
     several = isinstance(laws, Iterable) and not isinstance(laws, str)
     for declared in laws if several else (laws,):
         if not isinstance(declared, Law):
@@ -72,11 +85,15 @@ def read_laws(
                     f"{name}: an engagement acts on coordinate {coordinate} already; keep one"
                 )
             engaged.add(coordinate)
+        if isinstance(law, Servo) and law.effort is None and max_effort is not None:
+            most = max_effort[coordinate]
+            if is_traced(most) or most < UNBOUNDED:
+                law = replace(law, effort=most)
         law = float_leaves(name, law)
         _check_force(name, law)
         checked.append(law)
-    _check_normals(owner, checked)
-    _check_cones(owner, checked, cones)
+    _check_normals(owner, [*beside, *checked])
+    _check_cones(owner, [*beside, *checked], cones)
     return tuple(checked), notes
 
 
