@@ -20,18 +20,21 @@ from ..assembly.impulses import no_forces
 from ..assembly.layout import engagement_size, mechanism_of
 from ..couplings.coupling import Coupling, Residual
 from ..laws.limits import Limits, Lock
+from ..model.batch import batch_shape
 from ..model.branches import spanning_branches
 from ..model.groups import ContactGroup, JointGroup, TransmissionGroup
 from ..model.kinematics import (
     body_twists,
     coordinate_indices,
+    joint_coordinates,
     prepare,
     system_kinematics,
     transmission_rows,
     with_unit_quaternions,
     with_world,
 )
-from ..model.state import State
+from ..model.measures import body_poses
+from ..model.state import STATE_RANKS, State
 from ..model.system import WORLD_INDEX, System
 from .checks.values import (
     common_batch,
@@ -55,17 +58,19 @@ def start_state(
     qd: Mapping[str, Any] | None = None,
     pose: Mapping[str, Any] | None = None,
     velocity: Mapping[str, Any] | None = None,
+    start: State | None = None,
     rough: bool = False,
 ) -> State:
     """A state of a system, from coordinates by the names of joints and poses by those of bodies.
 
     1. A body in `pose` stands there, at rest unless it is in `velocity`.
     2. From these bodies and the world on, breadth first and in the order in which joints were
-       added, each joint places the body at its other end by its q and qd, zero by default. Joints
+       added, each joint places the body at its other end by its q and qd, zero by default, not what
+       the builder has; `start` keeps that. Joints
        of which q or qd are given come first, so that what is given counts. Of the others, joints
        with six coordinates, which hold nothing, place what no other joint reaches.
-    3. A body that no joint connects to those stands with its frame on the world's, at rest, and is
-       where its joints go on from.
+    3. A body that no joint connects to those stands with its frame on the world's, or where it
+       stands in `start`, at rest, and is where its joints go on from.
     4. A joint that closes a loop gets the coordinates that follow from the poses of its two bodies.
 
     q, qd: coordinates [m or rad] and their speeds of a joint, a number or shape (dof, *batch). For
@@ -75,6 +80,9 @@ def start_state(
     velocity: linear velocity of the body frame's origin, then angular velocity, world axes [m/s,
         rad/s], shape (6, *batch); it counts in place of the speeds of the joint that places the
         body
+    start: a state of the system, such as that of `build`, whose coordinates count where q gives
+        none: `system.state(q={"elbow": 0.3}, start=state)` moves the elbow alone. What follows a
+        joint through a transmission or a loop needs q too, or `assemble(system, state, q={…})`
     rough: the state is a guess for `assemble`: joints may be open, coordinates outside their
         limits, and q and qd of joints that close loops need not fit
 
@@ -102,12 +110,14 @@ def start_state(
         *("velocity", velocity, "body", bodies),
         lambda owner, _, v: read_velocity(owner, v, batched=True),
     )
-    batch = _batch(system, [*q.values(), *qd.values(), *velocity.values(), *pose.values()])
+    before, stands = _read_start(system, start)
+    values = [*q.values(), *qd.values(), *velocity.values(), *pose.values(), before, stands]
+    batch = _batch(system, values)
     axes = len(batch)
     wide = expand(system, list(topology.ranks), axes)
-    q, qd, pose, velocity = (
+    q, qd, pose, velocity, before, stands = (
         {n: jax.tree.map(lambda x: expand_trailing(x, 1, axes), v) for n, v in values.items()}
-        for values in (q, qd, pose, velocity)
+        for values in (q, qd, pose, velocity, before, stands)
     )
     # Read by NumPy: JAX would compile a program for each shape of a number.
     read = wide if is_traced(wide) else jax.tree.map(np.asarray, wide)
@@ -131,12 +141,12 @@ def start_state(
     for name, T in pose.items():
         put(bodies[name], T, still)
     for root in roots:
-        put(root, *origin)
+        put(root, stands.get(topology.bodies[root], origin[0]), still)
     coordinates: dict[int, Array] = {}
     for branch in branches:
         j, joint = branch.joint, topology.joints[branch.joint]
         zero = np.zeros((ends[j].dof,) + (1,) * axes, precision())
-        coordinates[j] = q.get(joint, zero)
+        coordinates[j] = q.get(joint, before.get(joint, zero))
         placed = _placed(
             *joints[j],
             coordinates[j],
@@ -161,7 +171,8 @@ def start_state(
     for j, (joint, end) in enumerate(zip(topology.joints, ends, strict=True)):
         kind, between = type(joints[j][0]).__name__, (motions[end.child], motions[end.parent])
         if j not in coordinates:
-            coordinates[j], *gap = _closed(*joints[j], *between, q.get(joint), batch=axes)
+            near = q.get(joint, before.get(joint))
+            coordinates[j], *gap = _closed(*joints[j], *between, near, batch=axes)
             if not rough:
                 _check_closed(joint, kind, coordinates[j], q.get(joint), *gap)
         if joints[j][0].velocity_rows and not rough:
@@ -190,6 +201,40 @@ def start_state(
         _warn_of_transmissions(system, state)
         _warn_of_constraints(system, state)
     return state
+
+
+def _read_start(system: System, start: State | None) -> tuple[dict[str, Array], dict[str, Pose]]:
+    """Coordinates of all joints and poses of all body frames in a state, by name; none without."""
+    if start is None:
+        return {}, {}
+    topology = system.topology
+    if not isinstance(start, State):
+        raise ValueError(f"start is {type(start).__name__}; give a State, such as that of `build`")
+    wanted = (3, len(topology.bodies)), (system.coordinates,)
+    shapes = start.position.shape[:2], start.q.shape[:1]
+    if shapes != wanted or start.q.ndim != 1 + start.time.ndim:
+        raise ValueError(
+            f"start has positions and q of shapes {start.position.shape} and {start.q.shape}; "
+            f"those of this system are {wanted[0]} and {wanted[1]}, and batch axes may follow"
+        )
+    coordinates, poses = _standing(system, start)
+    q = {name: coordinates[system.coordinate(name)] for name in topology.joints}
+    return q, {name: Pose(poses.p[:, i], poses.q[:, i]) for i, name in enumerate(topology.bodies)}
+
+
+@quickly
+def _standing(system: System, state: State) -> tuple[Array, Pose]:
+    """Coordinates of all joints, and poses of all body frames in the world."""
+    batch = batch_shape(system, state, None)
+
+    def full(leaf, rank):
+        leaf = expand_trailing(leaf, rank, len(batch))
+        return jnp.broadcast_to(leaf, leaf.shape[:rank] + batch)
+
+    state = with_unit_quaternions(jax.tree.map(full, state, STATE_RANKS))
+    mechanism = mechanism_of(system, len(batch))
+    kinematics = system_kinematics(mechanism, state)
+    return joint_coordinates(mechanism, kinematics, state), body_poses(system, state)
 
 
 # A method where users look for it, `system.state(q=…)`: a system knows nothing of what builds it.

@@ -19,6 +19,7 @@ from ..model.kinematics import Mechanism, joint_coordinates, system_kinematics
 from ..model.measures import element_errors
 from ..model.state import Control, State
 from ..model.system import System
+from ..model.table import axes, has_numbers, without_numbers
 from ..schemes.projection import projected
 from ..schemes.scheme import Scheme
 from ..simulate.door import check_scheme, check_time_step, entered, read_count
@@ -53,6 +54,18 @@ class LinearModel:
     A: Array
     B: Array
     c: Array
+
+    def __repr__(self) -> str:
+        """Sizes, and how far it is from resting."""
+        if not has_numbers(self) or np.ndim(self.A) < 2 or np.ndim(self.B) < 2:
+            return without_numbers(self)
+        largest = np.abs(np.asarray(self.c)).max(initial=0.0)
+        return (
+            f"LinearModel of {np.shape(self.A)[0] // 2} coordinates under {np.shape(self.B)[1]} "
+            f"efforts{axes(np.shape(self.A)[2:])}: A x + B u + c, x = (δq, δq̇), u = δτ\n"
+            f"A {np.shape(self.A)}, B {np.shape(self.B)}, c {np.shape(self.c)} of at most "
+            f"{largest:.2g}; go on with model.A, model.B, model.c"
+        )
 
 
 @struct

@@ -13,6 +13,7 @@ from jax import Array
 
 from ..algebra.options import check_count
 from ..algebra.pytree import struct
+from .table import axes, has_numbers, span, without_numbers
 
 
 @struct
@@ -56,6 +57,28 @@ class State:
     q: Array
     row_forces: RowForces
     engagement: Array
+
+    def __repr__(self) -> str:
+        """How many bodies and coordinates, batch and records, time, and whether all is finite."""
+        shapes = np.shape(self.position), np.shape(self.quaternion)
+        lead = next((i for i in (0, 1) if [s[i : i + 1] for s in shapes] == [(3,), (4,)]), None)
+        if lead is None or np.ndim(self.position) < lead + 2 or not has_numbers(self):
+            return without_numbers(self)
+        q, batch = np.shape(self.q)[lead:], shapes[0][lead + 2 :]
+        finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(self))
+        records = f", {shapes[0][0]} records" if lead else ""
+        first = (
+            f"State of {shapes[0][lead + 1]} bodies and {q[0] if q else 0} coordinates{records}"
+            f"{axes(batch)}, at {span(self.time)} s, {'all finite' if finite else 'not all finite'}"
+        )
+        if lead:
+            return (
+                f"{first}\nlook at it: view(system, trajectory), coordinates and more by `readout`"
+            )
+        return (
+            f"{first}\nread it: coordinates(system, state), body_poses(system, state)\n"
+            "go on: step(system, state, dt=…), rollout(system, state, dt=…, steps=…)"
+        )
 
 
 # Rank of each leaf of a state without batch axes.
@@ -187,11 +210,13 @@ class Info:
     q: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     qd: Array = dataclasses.field(default=None)  # type: ignore[assignment]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """How many environments are sound, why others are not, and the largest errors."""
         leaves = (self.ok, self.residual, self.error, self.cause)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return "Info of a step that JAX is tracing"
+        if not has_numbers(leaves):
+            return without_numbers(self)
         ok = np.ravel(self.ok)
         cause = np.zeros(ok.shape, int) if self.cause is None else np.ravel(self.cause)
         lines = [f"{ok.sum()} of {ok.size} environments are sound." if ok.size != 1 else ""]

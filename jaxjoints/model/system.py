@@ -46,7 +46,8 @@ class System:
     A System is a tree of float arrays: `jax.grad(loss)(system)` holds the derivative with respect
     to every number of it. Read its numbers by name with `joint`, `contact`, `transmission` and
     `field`, and by body index from `mass`, `inertia` and `com`; change those with
-    `dataclasses.replace`. `print` shows them as tables.
+    `dataclasses.replace`. `print` shows them as tables,
+    and so does a notebook.
 
     Importing `jaxjoints` adds methods: `with_joint`, `with_contact`, `with_transmission` and
     `with_field` change numbers by name, `with_numbers` any by its path;
@@ -75,8 +76,11 @@ class System:
     contacts: tuple[ContactGroup, ...] = ()
     topology: Topology = static(kw_only=True)
 
-    def __str__(self) -> str:
-        return described(self, WORLD)
+    def __repr__(self) -> str:
+        return str(described(self, WORLD))
+
+    def _repr_html_(self) -> str:
+        return described(self, WORLD).html
 
     # Written by `build`, which puts them in place of these.
 
@@ -87,6 +91,7 @@ class System:
         qd: Mapping[str, Any] | None = None,
         pose: Mapping[str, Any] | None = None,
         velocity: Mapping[str, Any] | None = None,
+        start: State | None = None,
         rough: bool = False,
     ) -> State:
         """See `start_state`."""

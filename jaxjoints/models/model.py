@@ -1,6 +1,6 @@
 """Model: a mechanism from a file, to add to, to build and to look at."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,12 +9,13 @@ import numpy as np
 from ..build.builder import SystemBuilder
 from ..model.state import Control, State
 from ..model.system import WORLD, System
+from ..model.table import Description, Table, count, names
 from .actuators import Actuator, control_of
 from .errors import shown
 from .geometry import Visual
 
-# Names in an error.
-MOST_NAMES = 10
+# Names in an error, and sentences of each kind in a description.
+MOST_NAMES, MOST_SENTENCES = 10, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,32 @@ class Model:
     skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return str(self._described(html=False))
+
+    def _repr_html_(self) -> str:
+        return self._described(html=True).html
+
+    def _described(self, *, html: bool) -> Description:
+        """What the file has and what of it is left out; in a notebook its joints as a table."""
+        bodies, joints = self.builder.bodies, list(self.coordinates)
+        places = [
+            (name, *map(str, place), name in self.actuated and "driven" or "")
+            for name, place in self.coordinates.items()
+        ]
+        table = Table(("joint of the file", "joint", "its coordinate", ""), places)
+        lines = [
+            f"Model {shown(self.name)} of {count(len(bodies), 'body', 'bodies')} and "
+            f"{count(len(joints), 'joint')} that can move",
+            f"bodies: {names(bodies)}" if bodies else "",
+            f"joints: {names(joints)}" if joints else "",
+            f"driven: {names(self.actuated)}" if self.actuated else "",
+            *_some("skipped", self.skipped),
+            *_some("changed", self.notes),
+            "add to it: laws= of the loader, model.builder; go on: system, state = model.build()",
+        ]
+        return Description(lines, [table] if html else [])
+
     def build(self) -> tuple[System, State]:
         """The system and the state it starts from, as `SystemBuilder.build`.
 
@@ -70,3 +97,10 @@ class Model:
         values: one for each control in the order of the file, shape (controls, *batch)
         """
         return control_of(self.actuators, system, values)
+
+
+def _some(field: str, sentences: Sequence[str]) -> list[str]:
+    """The first of some sentences, each under the name of their field."""
+    more = len(sentences) - MOST_SENTENCES
+    rest = [f"{field}: … and {more} more"] if more > 0 else []
+    return [*(f"{field}: {sentence}" for sentence in sentences[:MOST_SENTENCES]), *rest]

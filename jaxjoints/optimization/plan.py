@@ -10,6 +10,7 @@ from jax import Array
 
 from ..algebra.pytree import struct
 from ..model.state import Control, State
+from ..model.table import has_numbers, without_numbers
 from .path import Multipliers, control_of, no_multipliers, raised, simulated, valued
 from .problem import Task
 
@@ -90,7 +91,9 @@ class Plan:
         """Whether no small change of the controls lowers the cost, and constraints are met."""
         return self.outcome == Outcome.CONVERGED
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        if not has_numbers(self):
+            return without_numbers(self)
         outcomes, lines = np.ravel(self.outcome), []
         for value in np.unique(outcomes):
             which = np.flatnonzero(outcomes == value)

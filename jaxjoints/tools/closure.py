@@ -13,6 +13,7 @@ The derivative is that of one more step at the solution, by the implicit functio
 coordinates are free, it is that of the least motion.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -48,6 +49,7 @@ from ..model.kinematics import (
 from ..model.measures import element_errors
 from ..model.state import State
 from ..model.system import WORLD, WORLD_INDEX, System
+from ..model.table import has_numbers, span, without_numbers
 from ..schemes.projection import displaced
 from ..simulate.door import entered, full, read_count
 from ..solve.linear import solve_linear
@@ -110,6 +112,25 @@ class Closure:
     closed: Array
     reached: Array
     iterations: Array
+
+    def __repr__(self) -> str:
+        """Whether all is closed and reached, and the largest error of each kind."""
+        if not has_numbers(self):
+            return without_numbers(self)
+        closed, reached = np.ravel(self.closed), np.ravel(self.reached)
+        words = []
+        for word, true in (("closed", closed), ("reached", reached)):
+            some = f"{true.sum()} of {true.size} {word}" if true.size > 1 else f"not {word}"
+            words.append(word if true.all() else some)
+        largest = []
+        for name in (field.name for field in dataclasses.fields(self)):
+            value = np.asarray(getattr(self, name))
+            if name.endswith("_error") and value.size:
+                largest.append(f"{name[: -len('_error')]} {np.abs(value).max():.2g}")
+        return (
+            f"Closure: {', '.join(words)}, after {span(self.iterations)} iterations\n"
+            f"largest errors [m or rad, and per s]: {', '.join(largest) or 'none'}"
+        )
 
 
 class AssemblyError(ValueError):

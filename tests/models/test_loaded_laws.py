@@ -234,3 +234,53 @@ def test_a_servo_of_mjcf_keeps_to_the_bound_of_its_joint_as_in_mujoco(force):
         mujoco.mj_forward(m, d)
         found, _ = rates(system, state, model.control(system, [control]))
         np.testing.assert_allclose(found, d.qacc, rtol=1e-6, atol=1e-8)
+
+
+def test_a_model_says_what_it_is_and_how_to_go_on():
+    text = WRIST.replace("</robot>", "<gazebo/>\n<plugin/>\n<a/>\n<b/>\n</robot>")
+    with pytest.warns(LoadWarning):
+        model = load_urdf(text)
+    assert repr(model).splitlines() == [
+        "Model 'robot' of 2 bodies and 3 joints that can move",
+        "bodies: hand, finger",
+        "joints: yaw, pitch, grip",
+        "skipped: gazebo (in line 9)",
+        "skipped: plugin (in line 10)",
+        "skipped: a (in line 11)",
+        "skipped: … and 1 more",
+        "add to it: laws= of the loader, model.builder; go on: system, state = model.build()",
+    ]
+    page = model._repr_html_()
+    assert page.count("<table>") == 1 and page.count(">yaw+pitch</td>") == 2
+
+
+def test_a_start_keeps_what_is_not_named():
+    """The Panda's fourth joint starts at its upper limit, the other ones at 0."""
+    system, start = load_urdf(PANDA).build()
+    with pytest.warns(UserWarning, match="joint 'panda_joint4': coordinate 0 starts at 0, outside"):
+        system.state(q={"panda_joint1": 0.3})
+    state = system.state(q={"panda_joint1": 0.3}, start=start)
+    wanted = np.array([0.3, 0.0, 0.0, -0.0698, 0.0, 0.0, 0.0])
+    np.testing.assert_allclose(state.q, wanted, rtol=0, atol=1e-12)
+    again = system.state(q={"panda_joint6": np.array([0.1, 0.2])}, start=state)
+    wanted = np.tile(wanted, (2, 1)).T
+    wanted[5] = 0.1, 0.2
+    np.testing.assert_allclose(again.q, wanted, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(jj.coordinates(system, again), wanted, rtol=0, atol=1e-12)
+
+
+def test_a_start_keeps_the_pose_of_a_floating_base():
+    pose = (0.1, 0.2, 0.3), (0.6, 0.0, 0.8, 0.0)
+    text = WRIST.replace(link("base", None), link("base"))
+    system, start = load_urdf(text, floating=True, pose=pose).build()
+    state = system.state(q={"grip": 0.5}, start=start)
+    one, other = (jj.body_poses(system, x) for x in (start, state))
+    base = system.body("base")
+    np.testing.assert_allclose(other.p[:, base], pose[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(other.q[:, base], one.q[:, base], rtol=0, atol=1e-12)
+    assert float(state.q[system.coordinate("grip")][0]) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="start is ndarray; give a State"):
+        system.state(q={}, start=np.zeros(3))
+    _, other_start = load_urdf(PANDA).build()
+    with pytest.raises(ValueError, match="start has positions and q of shapes"):
+        system.state(q={}, start=other_start)
