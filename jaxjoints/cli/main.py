@@ -97,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
 
     one = command("view", _view, "Simulate a model and write a page that shows its motion.")
     motion(one, 4.0, 1)
-    one.add_argument("--output", type=Path, help="page to write; the model's name with .html")
+    one.add_argument(
+        *("-o", "--output"), type=Path, help="page to write; the model's name with .html"
+    )
     one.add_argument("--open", action="store_true", help="open the page in a browser")
 
     one = command("simulate", _simulate, "Simulate a batch of a model and say how it went.")

@@ -1,12 +1,35 @@
 """Files that a model names: found inside the folders that the caller gives, and nowhere else."""
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
+from .errors import shown
+
 
 class Refused(Exception):
     """A path that leads out of the folders, or that is no path; its text says why."""
+
+
+def wanted_root(name: str, beside: Path | None) -> str:
+    """What roots= has to have so that a file is found, as a sentence's end.
+
+    name, beside: as in `Roots.find`
+    """
+    scheme, _, rest = name.rpartition("://")
+    if scheme not in ("", "package", "file"):
+        return f"but nothing is fetched by {shown(scheme)}; save the file in a folder of the model"
+    if scheme == "package":
+        package = (PurePosixPath(rest.lstrip("/")).parts or ("",))[0]
+        return f"give it the folder of the package {shown(package)}, or the one that holds this"
+    if scheme or rest.startswith("/"):
+        return f"give it {shown(str(PurePosixPath(rest).parent))}"
+    if beside is None:
+        return "give it the folder in which the paths of the model begin"
+    # Of "../meshes/arm.stl" the folder above the model's has to be in a root too.
+    above = os.path.commonpath([os.path.abspath(path) for path in (beside, beside / rest)])
+    return f"give it {shown(above)}"
 
 
 class Roots:

@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from .errors import LoadError, shown
-from .files import Refused, Roots
+from .files import Refused, Roots, wanted_root
 from .report import Report
 from .xml import Element, FileLimits, read_bytes, read_xml
 
@@ -126,7 +126,10 @@ class Prepared:
 
     def _find(self, element: Element, name: str) -> Path:
         if not self.roots.folders:
-            raise element.error(f"file {shown(name)}: roots= gives no folder to look for it")
+            advice = wanted_root(name, self.folder)
+            raise element.error(
+                f"file {shown(name)}: roots= gives no folder to look for it; {advice}"
+            )
         try:
             path = self.roots.find(name, self.folder)
         except Refused as error:

@@ -25,7 +25,7 @@ from ..laws.limits import Limits
 from ..laws.springs import Damping
 from ..laws.transmissions import Mimic, Weighted
 from .errors import LoadError, refusing, shown
-from .files import Refused, Roots
+from .files import Refused, Roots, wanted_root
 from .geometry import GREY, Box, Capsule, Cylinder, Mesh, Shape, Sphere, Visual
 from .mechanism import (
     IDENTITY,
@@ -618,7 +618,8 @@ class _Shapes:
     def _mesh(self, element: Element) -> Mesh | None:
         name, scale = element.text("filename"), element.numbers("scale", 3, [1.0] * 3)
         if not self.roots.folders:
-            self.report.skip("mesh, for which roots= gives no folder", element)
+            advice = wanted_root(name, self.folder)
+            self.report.skip(f"mesh, for which roots= gives no folder: {advice}", element)
             return None
         key = name, tuple(scale)
         if key not in self.meshes:

@@ -16,6 +16,7 @@ from ..model.measures import body_poses, coordinates
 from ..model.state import Control, State
 from ..model.system import WORLD_INDEX, System
 from ..models.geometry import Visual
+from ..models.model import Model
 from ..schemes.scheme import Scheme
 from ..schemes.semi_implicit_euler import SemiImplicitEuler
 from ..simulate.controller import Controller, Inputs
@@ -45,7 +46,7 @@ class Live:
         system: System,
         state: State,
         *,
-        visuals: Iterable[Visual],
+        visuals: Model | Iterable[Visual],
         dt: float,
         scheme: Scheme,
         host: str,
@@ -212,7 +213,7 @@ def live(
     system: System,
     state: State,
     *,
-    visuals: Iterable[Visual] = (),
+    visuals: Model | Iterable[Visual] = (),
     dt: float = 2e-3,
     scheme: Scheme | None = None,
     host: str = "127.0.0.1",
@@ -225,7 +226,7 @@ def live(
     that have a `Servo` are then its target, and the others follow. It needs the extra `live`.
 
     state: of one environment
-    visuals: what bodies look like, see `view`
+    visuals: what bodies look like: the `Model` of their file, or each `Visual`; see `view`
     dt: time step [s]; scheme: `SemiImplicitEuler(projections=1)` by default
     host: who may look: by default browsers on this machine alone
     port: of the server; another one is taken if it is not free

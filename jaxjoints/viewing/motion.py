@@ -20,6 +20,7 @@ from ..model.kinematics import (
 from ..model.measures import body_poses
 from ..model.state import STATE_RANKS, Info, State
 from ..model.system import System
+from ..optimization.plan import Plan
 from ..simulate.readout import energies
 from ..simulate.surface import ready, surface_speeds
 
@@ -85,7 +86,8 @@ def read_motion(
     """Frames of a trajectory that are finite, evenly spread, and no more than fit.
 
     trajectory: a `State` with time in front, as `rollout` returns it, or the pair (State, Info) of
-        `record=lambda state, info: (state, info)`, which has forces; without time, one frame
+        `record=lambda state, info: (state, info)`, which has forces; without time, one frame; or a
+        `Plan`, of which its states
     environments: indices of those to read, counted through all batch axes; by default the first 16
     frames: most frames to keep; None for as many as there are, whatever their size
 
@@ -125,6 +127,7 @@ def read_motion(
 
 def _with_time(system: System, trajectory: Any) -> tuple[State, Info | None]:
     """State and Info as NumPy arrays with an axis of time in front; ValueError for other things."""
+    trajectory = trajectory.states if isinstance(trajectory, Plan) else trajectory
     pair = isinstance(trajectory, tuple) and len(trajectory) == 2
     state, info = trajectory if pair else (trajectory, None)
     if not isinstance(state, State) or not isinstance(info, Info | None):

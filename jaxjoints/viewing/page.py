@@ -15,6 +15,7 @@ import numpy as np
 from ..build.checks.values import near_matches
 from ..model.system import System
 from ..models.geometry import Mesh, Visual
+from ..models.model import Model
 from .motion import MOST_FRAMES, Motion, read_motion
 from .scene import PALETTE, Scene, read_scene
 
@@ -57,7 +58,7 @@ def view(
     system: System,
     trajectory: Any,
     *,
-    visuals: Iterable[Visual] = (),
+    visuals: Model | Iterable[Visual] = (),
     environments: Any = None,
     side_by_side: bool = False,
     traces: Any = (),
@@ -74,8 +75,9 @@ def view(
 
     trajectory: a `State` with time in front, as `rollout` records it. With the pair of
         record=lambda state, info: (state, info) the page shows forces too. A single state stands
-        still
-    visuals: what bodies look like, see `Visual`; without one for a body, its joints and inertia
+        still. A `Plan` shows its states
+    visuals: what bodies look like: the `Model` of their file, or each `Visual`; of a body without
+        one its joints and inertia
     environments: indices of those to show, counted through all batch axes; the first 16 by default
     side_by_side: the environments stand beside each other, not in one place
     traces: names of bodies whose centre of mass leaves a trace, or points in the body frame by the

@@ -14,6 +14,7 @@ from ..couplings.shapes import Sphere as TouchingSphere
 from ..model.measures import coordinate_limits
 from ..model.system import WORLD, WORLD_INDEX
 from ..models.geometry import Box, Capsule, Cylinder, Mesh, Plane, Sphere, Visual
+from ..models.model import Model
 from .motion import Motion
 
 # Of bodies without colours of their own, in turn.
@@ -104,11 +105,13 @@ class Scene:
     drawn: bool
 
 
-def read_scene(motion: Motion, visuals: Iterable[Visual] = ()) -> Scene:
-    """Shapes of the visuals; of bodies without one, rods from joints to the centre of mass.
+def read_scene(motion: Motion, visuals: Model | Iterable[Visual] = ()) -> Scene:
+    """Shapes of the visuals, or of those of a model; of bodies without one, rods from joints to the
+    centre of mass.
 
     Raises: ValueError for a visual on an unknown body or of an unknown shape.
     """
+    visuals = visuals.visuals if isinstance(visuals, Model) else visuals
     system = motion.system
     joints = _joints(motion)
     com = _tail_first(system.com, 2)

@@ -50,7 +50,7 @@ def test_view_writes_a_page_and_opens_it(robot, tmp_path, capsys, monkeypatch):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     path = tmp_path / "motion.html"
-    told = ["--root", str(tmp_path), "--seconds", "0.2", "--output", str(path), "--open"]
+    told = ["--root", str(tmp_path), "--seconds", "0.2", "-o", str(path), "--open"]
     assert main(["view", str(robot), *told]) == 0
     assert capsys.readouterr().out == f"{path}\n" and opened == [path.as_uri()]
     page = path.read_text(encoding="utf-8")

@@ -114,6 +114,29 @@ def test_without_roots_meshes_are_left_out():
         assert not load_urdf(seen("arm.stl")).visuals
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("package://arm_description/meshes/arm.stl", "the package 'arm_description', or the one"),
+        ("package://", "the package '', or the one"),
+        ("file:///data/meshes/arm.stl", "give it '/data/meshes'"),
+        ("/data/meshes/arm.stl", "give it '/data/meshes'"),
+        ("meshes/arm.stl", "give it '{}/urdf'"),
+        ("../meshes/arm.stl", "give it '{}'"),
+        ("http://host/arm.stl", "nothing is fetched by 'http'"),
+    ],
+)
+def test_without_roots_the_folder_that_is_needed_is_named(name, advice, tmp_path):
+    (tmp_path / "urdf").mkdir()
+    path = tmp_path / "urdf" / "arm.urdf"
+    path.write_text(seen(name))
+    with pytest.warns(LoadWarning):
+        (skipped,) = load_urdf(path).skipped
+    assert advice.format(tmp_path) in skipped
+    with pytest.warns(LoadWarning, match="the folder in which the paths of the model begin"):
+        load_urdf(seen("meshes/arm.stl"))
+
+
 def test_a_root_that_is_no_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is no folder"):
         Roots([tmp_path / "nothing"])

@@ -42,7 +42,10 @@ IMPORTS_OF_FOLDERS = {
         *("algebra", "build", "couplings", "model", "models", "schemes", "simulate", "tools"),
         "viewing",
     },
-    "viewing": {"algebra", "build", "couplings", "model", "models", "schemes", "simulate"},
+    "viewing": {
+        *("algebra", "build", "couplings", "model", "models", "optimization", "schemes"),
+        "simulate",
+    },
 }
 # What may stand in the package's root.
 PAGES = {"README.md", "EXTENDING.md", "FOOT.md", "GLOSSARY.md", "STEP.md", "architecture.svg"}

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
+from jaxjoints.models import load_urdf
 from jaxjoints.models.geometry import Box, Plane, Sphere, Visual
 from support.mechanisms import pendulum
 from support.motions import HOSTILE
+from support.urdf import joint, link, robot
 
 SINGLE = 1e-6  # the page's numbers are float32, of order one
 
@@ -156,6 +158,25 @@ def test_a_level_plane_of_the_world_is_the_ground():
     assert page["ground"] == -3.0 and not page["drawn"]
     assert "plane" not in {part["kind"] for part in page["parts"]}
     assert document(jj.view(system, state))["ground"] < -1.0  # below the bob
+
+
+def test_a_model_gives_its_visuals_and_a_plan_its_states(swing):
+    text = robot(
+        link("base", None),
+        link("arm", more='<visual><geometry><sphere radius="0.3"/></geometry></visual>'),
+        joint("axle", "continuous", "base", "arm"),
+    )
+    model = load_urdf(text)
+    system, state = model.build()
+    with_model, with_shapes = (
+        document(jj.view(system, state, visuals=visuals)) for visuals in (model, model.visuals)
+    )
+    assert with_model["parts"] == with_shapes["parts"]
+    assert "sphere" in [part["kind"] for part in with_model["parts"]]
+    system, (states, _) = swing
+    plan = jj.optimization.Plan(*[None] * 10)
+    plan = jj.replace(plan, states=states)
+    assert jj.view(system, plan).page == jj.view(system, states).page
 
 
 def test_touching_shapes_stand_for_bodies_without_visuals():
