@@ -134,7 +134,9 @@ def joint_laws(
     qd = None
     if _needs_speeds(group) and interval.twist is not None:
         qd = coordinate_speeds(group, joint, interval.twist)
-    return _laws(group, coordinate_indices(group), joint.rows.q, qd, interval)
+    places, control = coordinate_indices(group), interval.control
+    aims = _at(places, (control.target, control.target_speed))
+    return _laws(group, places, joint.rows.q, qd, interval, aims)
 
 
 def closing_bias(group: JointGroup, joint: JointKinematics, interval: Interval) -> Array:
@@ -207,9 +209,10 @@ def _transmission_rows(
             multiply_transposed(side, interval.twist[:, at])
             for side, at in zip(H, bodies, strict=True)
         )
-    # A control has no targets for the values of transmissions.
-    interval = replace(interval, control=Control())
-    laws = _laws(group, value_indices(mechanism.system, group), value, qd, interval)
+    places, control = value_indices(mechanism.system, group), interval.control
+    aims = control.transmission_target, control.transmission_target_speed
+    aims = _at(places - mechanism.system.coordinates, aims)
+    laws = _laws(group, places, value, qd, interval, aims)
     held = {
         c: Hard(
             bias=(soft.erp[c] * value[c] / interval.dt)[None],
@@ -276,8 +279,8 @@ def _contact_rows(
     if _needs_speeds(group) and interval.twist is not None:
         qd = direction_speeds(group, contact, interval.twist)
     # A control has no targets for contacts.
-    interval = replace(interval, control=Control())
-    laws = _laws(group, contact_indices(mechanism.system, group), q, qd, interval)
+    places = contact_indices(mechanism.system, group)
+    laws = _laws(group, places, q, qd, interval, (None, None))
     return GroupRows(
         layout=rows,
         H=_switched(direction_wrenches(group, contact, rows.wrenches), enabled),
@@ -323,16 +326,15 @@ def _laws(
     q: Array,
     qd: Array | None,
     interval: Interval,
+    aims: tuple[Array | None, Array | None],
 ) -> tuple[tuple[Law, RowLaw], ...]:
     """Each row law of a group and the law whose it is, arrays (n, *batch).
 
-    places: of the coordinates in the flat vectors, or of what has no targets in
-        `State.engagement`, (k, n); q, qd: of all of them, (k, n, *batch)
+    places: of the coordinates, values or directions in `State.engagement`, (k, n)
+    q, qd: of all of them, and aims: target and target speed, None where the control has none,
+        (k, n, *batch)
     """
-    control = interval.control
-    target, speed = (
-        None if x is None else x[places] for x in (control.target, control.target_speed)
-    )
+    target, speed = aims
     side = engaged_sides(group, places, interval.engagement, q)
     qd = jnp.zeros_like(q) if qd is None else qd
 
@@ -351,6 +353,14 @@ def _laws(
     each = [force(law) for law in group.laws]
     row_laws = chain.from_iterable(x if isinstance(x, tuple) else (x,) for x in each)
     return tuple(zip(by_row_law(group.laws), row_laws, strict=True))
+
+
+def _at(
+    places: np.ndarray, aims: tuple[Array | None, Array | None]
+) -> tuple[Array | None, Array | None]:
+    """Target and target speed at places of their flat vectors, (k, n, *batch) each."""
+    target, speed = (None if x is None else x[places] for x in aims)
+    return target, speed
 
 
 def _mapped(law: Law, coordinate: CoordinateState) -> RowLaw | tuple[RowLaw, ...]:

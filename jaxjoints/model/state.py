@@ -95,6 +95,8 @@ class Control:
     target, target_speed: values [m or rad] and speeds that laws such as motors bring the
         coordinates to by the end of the step, shape (coordinates, *batch); without them, laws
         follow what they were built with
+    transmission_target, transmission_target_speed: the same for the values of the transmissions
+        (`System.value`), shape (values, *batch)
     twist: velocity of each body of prescribed motion, at its centre of mass, world axes, shape
         (6, prescribed bodies, *batch); without it they keep the velocity of the state
     """
@@ -104,9 +106,14 @@ class Control:
     twist: Array | None = None
     target: Array | None = None
     target_speed: Array | None = None
+    transmission_target: Array | None = None
+    transmission_target_speed: Array | None = None
 
 
-CONTROL_RANKS = {"effort": 1, "wrench": 2, "twist": 2, "target": 1, "target_speed": 1}
+CONTROL_RANKS = {
+    **{"effort": 1, "wrench": 2, "twist": 2, "target": 1, "target_speed": 1},
+    **{"transmission_target": 1, "transmission_target_speed": 1},
+}
 
 
 class Cause(IntEnum):

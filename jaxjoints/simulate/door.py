@@ -190,6 +190,8 @@ def _control_shapes(system: System) -> dict[str, tuple[int, ...]]:
         "twist": (6, prescribed),
         "target": coordinates,
         "target_speed": coordinates,
+        "transmission_target": (system.values,),
+        "transmission_target_speed": (system.values,),
     }
 
 

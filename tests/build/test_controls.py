@@ -5,7 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxjoints import WORLD, Ball, Hinge, Motor, Servo, Slider, SystemBuilder
+from jaxjoints import (
+    WORLD,
+    Ball,
+    Hinge,
+    Motor,
+    Servo,
+    Slider,
+    SpringDamper,
+    SystemBuilder,
+    replicate,
+    step,
+)
+from jaxjoints import transmissions as tr
 
 STILL = (0.0, 0.0, 0.0)
 
@@ -96,3 +108,84 @@ def test_two_drives_with_speeds_of_their_own_are_told_apart():
         system.control(target_speed={"left rail": 1.0})
     control = system.control(target_speed={"left rail": 1.0, "right rail": 2.0})
     np.testing.assert_array_equal(control.target_speed, [1.0, 2.0])
+
+
+@pytest.fixture(scope="module")
+def hand():
+    """Two fingers, closed by a servo on a tendon of both; another tendon, which is damped, and
+    one with the name of its joint.
+    """
+    builder = SystemBuilder(gravity=STILL)
+    for i, name in enumerate(("left", "right", "thumb")):
+        body = builder.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1))
+        laws = [Servo(3.0, 1.0, target=0.1)] if name == "thumb" else []
+        at = (0.0, float(i), 0.0)
+        builder.joint(name, Hinge((0.0, 1.0, 0.0)), child=body, frame_D=at, laws=laws)
+    fingers = ("left", "right")
+    close = [Servo(50.0, 20.0, target=0.3, target_speed=0.2)]
+    builder.transmission("close", tr.Weighted((0.5, 0.5)), joints=fingers, laws=close)
+    stop = [SpringDamper(0.0, 0.7)]
+    builder.transmission("stop", tr.Weighted((1.0, -1.0)), joints=fingers, laws=stop)
+    pinch = [Servo(2.0, 0.5)]
+    builder.transmission("thumb", tr.Weighted((1.0,)), joints="thumb", laws=pinch)
+    return builder.build()
+
+
+def test_targets_go_to_transmissions_by_name(hand):
+    """Those of joints and of transmissions in one call, each with what is left out as built."""
+    system, _ = hand
+    at = system.value("close").start
+    control = system.control(target={"close": 0.5}, target_speed={"close": jnp.array([0.1, 0.4])})
+    wanted = np.zeros(system.values)
+    wanted[at] = 0.5
+    np.testing.assert_array_equal(control.transmission_target, wanted)
+    assert control.transmission_target_speed.shape == (system.values, 2)
+    np.testing.assert_array_equal(control.transmission_target_speed[at], [0.1, 0.4])
+    assert control.target is control.target_speed is None
+    # Efforts are along joints, whatever transmissions are called.
+    effort = system.control(effort={"thumb": 2.0}).effort
+    assert float(effort[system.coordinate("thumb")][0]) == 2.0
+    over_time = jax.jit(jax.vmap(lambda x: system.control(target={"close": x})))(jnp.arange(3.0))
+    np.testing.assert_array_equal(over_time.transmission_target[:, at], [0.0, 1.0, 2.0])
+
+
+@pytest.mark.slow
+def test_targets_of_a_transmission_act_as_its_servo_says(hand):
+    """Implicitly, in a batch, with their derivative: two inertias I with the weights ½ are I/(2 ¼)
+    along the tendon.
+    """
+    system, state = hand
+    k, d, m, h, aim = 50.0, 20.0, 0.2, 1e-2, 0.2
+
+    def speed(targets):
+        control = system.control(target={"close": targets}, target_speed={"close": aim})
+        qd = step(system, replicate(state, 2), control, dt=h)[1].qd
+        return sum(qd[system.coordinate(name).start] for name in ("left", "right")) / 2
+
+    targets = jnp.array([0.5, -0.2])
+    found, slope = jax.jit(lambda x: jax.jvp(speed, (x,), (jnp.ones(2),)))(targets)
+    moved = m + h * h * k + h * d
+    np.testing.assert_allclose(found, h * (k * targets + d * aim) / moved, atol=1e-11)
+    np.testing.assert_allclose(slope, h * k / moved, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "given, complaint",
+    [
+        ({"target": {"clos": 1.0}}, "no joint or transmission 'clos'; did you mean 'close'"),
+        ({"target": {"stop": 1.0}}, "transmission 'stop': no law of it follows a target"),
+        ({"target": {"left": 1.0}}, "joint 'left': no law of it follows a target"),
+        ({"target": {"thumb": 1.0}}, "'thumb' is a joint and a transmission, .* rename one"),
+        ({"target": {"close": (1.0, 2.0, 3.0)}}, None),
+        ({"target": {"close": float("nan")}}, "transmission 'close': target .* must be finite"),
+        ({"effort": {"close": 1.0}}, "'close' is a transmission; give the efforts of its joints"),
+    ],
+)
+def test_what_makes_no_sense_for_a_transmission_is_refused(hand, given, complaint):
+    """With the name and the remedy; a batch of numbers for one value does make sense."""
+    system, _ = hand
+    if complaint is None:
+        assert system.control(**given).transmission_target.shape == (system.values, 3)
+        return
+    with pytest.raises(ValueError, match=complaint):
+        system.control(**given)
