@@ -164,6 +164,36 @@ class Follower(Transmission):
 
 
 @struct
+class PolynomialRelation(Transmission):
+    """One sum of coordinates is a polynomial of another sum, as lengths of two tendons.
+
+        f = Σ follower[i] q[i] - Σ_k coefficients[k] x^k,    x = Σ leader[i] q[i]
+
+    follower, leader: weights of the two sums, one for each coordinate, shape (k,)
+    coefficients: of x⁰, x¹, and so on, shape (n,)
+    """
+
+    follower: Numbers
+    leader: Numbers
+    coefficients: Numbers
+
+    def value(self, q: Array) -> Array:
+        """See `Transmission.value`."""
+        for name in ("follower", "leader"):
+            shape = getattr(self, name).shape
+            if shape != q.shape:
+                raise ValueError(f"{name} has shape {shape}, the coordinates {q.shape}")
+        x = jnp.sum(self.leader * q)
+        return (jnp.sum(self.follower * q) - jnp.polyval(self.coefficients[::-1], x))[None]
+
+    def check(self) -> str | None:
+        """See `Transmission.check`."""
+        if not np.any(np.asarray(self.follower)):
+            return f"follower {np.asarray(self.follower)} is 0 throughout; nothing would follow"
+        return None
+
+
+@struct
 class SwingCone(Transmission):
     """How far two angles of a joint are inside an elliptic cone: a limit of their swing.
 

@@ -14,12 +14,16 @@ from .batch import batch_shape, by_device
 from .groups import ContactGroup, JointGroup, TransmissionGroup
 from .kinematics import (
     Mechanism,
+    body_twists,
+    coordinate_speeds,
+    gather_coordinates,
     joint_coordinates,
     moving_bodies,
     prepare,
     system_kinematics,
     transmission_rows,
     with_unit_quaternions,
+    with_world,
 )
 from .state import STATE_RANKS, State
 from .system import System
@@ -31,6 +35,20 @@ def coordinates(system: System, state: State) -> Array:
     mechanism, state = _ready(system, state)
     kinematics = system_kinematics(mechanism, state)
     return joint_coordinates(mechanism, kinematics, state)
+
+
+def coordinate_motion(system: System, state: State) -> tuple[Array, Array]:
+    """Coordinates of all joints, and the speeds along them of the bodies as they move, whether that
+    is on the joints' surfaces or not, shape (coordinates, *batch) each.
+    """
+    mechanism, state = _ready(system, state)
+    kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
+    along = [
+        coordinate_speeds(group, joint, twist)
+        for group, joint in zip(mechanism.system.groups, kinematics.joints, strict=True)
+    ]
+    q = joint_coordinates(mechanism, kinematics, state)
+    return q, gather_coordinates(mechanism, along, state)
 
 
 @by_device

@@ -7,7 +7,7 @@ compiled model. Source: MuJoCo's documentation, "Computation" and "XML Reference
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, wraps
 from typing import Any, Literal
 
@@ -15,23 +15,22 @@ import numpy as np
 
 from ..build.builder import SystemBuilder
 from ..couplings import shapes
-from ..couplings.functions import Polynomial
 from ..couplings.linear import Slider
 from ..couplings.rigid import Fixed
 from ..couplings.rotary import Ball, Hinge
-from ..laws.drives import Armature, Servo
+from ..laws.drives import Armature
 from ..laws.friction import DryFriction
 from ..laws.law import Law
 from ..laws.limits import Limits
 from ..laws.springs import Damping, SpringDamper
-from ..laws.transmissions import Follower, Weighted
+from ..laws.transmissions import PolynomialRelation, Weighted
 from ..model.system import WORLD
-from .actuators import Actuator
 from .errors import LoadError, Refuse, refusing
 from .files import Roots
 from .fluid import InertiaBoxDrag
 from .geometry import Box, Capsule, Cylinder, Mesh, Plane, Shape, Sphere, Visual, ellipsoid
 from .mechanism import IDENTITY, Assembly, Connection, Frame, Laws, Link, product
+from .mjcf_actuators import read_actuators
 from .mjcf_source import Prepared
 from .model import Model
 from .report import Report
@@ -45,8 +44,6 @@ LEAST, LEAST_FRICTION = 1e-15, 1e-5
 DEFAULT_SOLREF = 0.02, 1.0
 # What MuJoCo's flag "constraint" disables together.
 CONSTRAINTS = ("EQUALITY", "FRICTIONLOSS", "LIMIT", "CONTACT")
-# Groups of actuators that a file can switch off.
-ACTUATOR_GROUPS = 31
 # Geoms of higher groups are hidden unless asked for, as in MuJoCo's viewer.
 VISIBLE_GROUPS = 3
 # Kinds of elements, with the lists of them in MuJoCo's specification.
@@ -55,7 +52,7 @@ LISTS = {
     **{"EQUALITY": "equalities", "ACTUATOR": "actuators", "TENDON": "tendons"},
 }
 # Of tendons, what is skipped.
-TENDON_FIELDS = ("armature", "stiffnesspoly", "dampingpoly", "springyield", "actfrclimited")
+TENDON_FIELDS = ("stiffnesspoly", "dampingpoly", "springyield")
 PLAIN = (0.5, 0.5, 0.5, 1.0)
 
 
@@ -84,9 +81,10 @@ def load_mjcf(
     stiffness, springref     `SpringDamper`       damping           `Damping`
     armature                 `Armature`           frictionloss      `DryFriction`
     range                    `Limits`             actuatorfrcrange  max_effort
-    connect, weld            `Ball`, `Fixed`      joint equality    `Weighted`, `Follower`, `Lock`
-    tendon of joints         `Weighted`           density, viscosity  `InertiaBoxDrag`
-    gravity, timestep        builder, `Model`     site                `Model.frames`
+    connect, weld            `Ball`, `Fixed`      density, viscosity  `InertiaBoxDrag`
+    gravity, timestep        builder, `Model`     site              `Model.frames`
+    tendon of joints         `Weighted` with these laws
+    equality of joints or tendons of joints       `Weighted`, `PolynomialRelation`
     actuator                 `Model.control`; with a position or velocity term, a `Servo` too
 
     `max_effort` bounds `Control.effort`, each servo of the file, and each `Servo` in `laws` that
@@ -102,10 +100,14 @@ def load_mjcf(
     those of MuJoCo creep; it has a round cone for "elliptic", and for "pyramidal" the same μ along
     each tangent. Equality constraints are rigid, as joints of the builder are.
 
-    Not read, and listed in one `LoadWarning`: spatial tendons, muscles and other actuators with
-    inner states, site and body transmissions, flexes, skins, plugins, sensors, keyframes, height
-    fields, mocap bodies (they stand still), gravity compensation, limits of ball joints, cameras,
-    lights, textures. Integrator, solver and its tolerances are choices of `step` and are not read.
+    A tendon with forces along it is a transmission of its name, or "tendon NAME" where a joint or
+    equality has this name. Activations of first order are `Model.activation`.
+
+    Not read, and listed in one `LoadWarning`: spatial tendons, muscles, other actuators that are
+    not affine in length, speed and control, site and body transmissions, flexes, skins, plugins,
+    sensors, keyframes, height fields, mocap bodies (they stand still), gravity compensation, limits
+    of ball joints, cameras, lights, textures. Integrator, solver and its tolerances are choices of
+    `step` and are not read.
 
     source: path of a file, or the XML itself
     roots: folders in which included files and meshes are looked for, and outside of which no file
@@ -145,30 +147,32 @@ def load_mjcf(
                 builder = SystemBuilder(gravity=gravity)
         links = reader.links() | reader.between()
         assembly = Assembly(builder, links, prefix, merge_fixed, balance_inertia=False)
-        actuators = reader.actuators()
+        drives = read_actuators(reader)
+        reader.servos = drives.of_joints
         assembly.add(reader.connections(), free=reader.free(), loops=reader.equalities_of_bodies())
-        reader.add_equalities_of_joints(assembly)
-        reader.add_tendons(assembly)
+        reader.add_equalities_of_coordinates(assembly)
+        transmissions = reader.add_tendons(assembly, drives.of_tendons)
         reader.add_fluid(assembly)
         seen = reader.visuals(assembly) if visuals else ()
         reader.add_contacts(assembly, contacts)
         reader.list_skipped(visuals)
         frames = dict(assembly.frames)
         frames |= reader.sites(assembly)
-    coordinates = assembly.coordinates
-    joints = [joint for joint in reader.names["JOINT"] if joint in coordinates]
-    assembly.add_laws({} if laws is None else laws, joints)
+        known, names = assembly.coordinates, reader.names["JOINT"]
+        places = {j: known[joint] for j, joint in enumerate(names) if joint in known}
+        actuators = drives.located(places, transmissions)
+    assembly.add_laws({} if laws is None else laws, [joint for joint in names if joint in known])
     report.notes += assembly.notes
     report.tell(strict)
     return Model(
         name=root.attributes.get("model", ""),
         builder=builder,
         frames=frames,
-        coordinates=coordinates,
+        coordinates=assembly.coordinates,
         visuals=tuple(visual for visual, _ in seen),
         collisions=tuple(visual for visual, touches in seen if touches),
-        actuated=tuple(dict.fromkeys(joint for one in actuators for joint, _ in one.arms)),
-        actuators=tuple(actuator.located(coordinates) for actuator in actuators),
+        actuated=tuple(dict.fromkeys(names[j] for read in drives.reads for j, _ in read.arms)),
+        actuators=actuators,
         timestep=float(compiled.opt.timestep),
         skipped=report.skipped,
         notes=tuple(report.notes),
@@ -204,7 +208,7 @@ def _reads(kind: str) -> Callable:
     def decorated(method: Callable) -> Callable:
         @wraps(method)
         def read(self: "_Reader", i: int, *others: Any) -> Any:
-            with refusing(self._refuse(kind, i)):
+            with refusing(self.refuse(kind, i)):
                 return method(self, i, *others)
 
         return read
@@ -237,8 +241,8 @@ class _Reader:
             for kind, elements in LISTS.items()
         }
         self.names = {kind: self._names(kind, n, limits.name) for kind, n in counts.items()}
-        # Laws of actuators and locks by joint, made before the joints.
-        self.extra: dict[int, list[Callable[[int], Law]]] = {}
+        # Makers of laws by joint, for `connections`.
+        self.servos: Mapping[int, Callable[[int], Law]] = {}
 
     def _names(self, kind: str, count: int, most: int) -> list[str]:
         found: list[str] = []
@@ -256,9 +260,23 @@ class _Reader:
             found.append(name)
         return found
 
-    def _refuse(self, kind: str, i: int) -> Refuse:
+    def refuse(self, kind: str, i: int) -> Refuse:
         """The error that element i of a kind makes."""
         return self._error(kind, i, self.names[kind][i])
+
+    def skip(self, kind: str, i: int, what: str = "", after: str = "") -> None:
+        """List element i of a kind, or what of it, as not simulated.
+
+        what, after: stand before and after its name
+        """
+        name = f"{kind.lower()} {self.names[kind][i]!r}"
+        self.report.skip(f"{what}{name}{after}", self.lines[kind].get(i))
+
+    def note(self, kind: str, i: int, sentence: str) -> None:
+        """List what is changed in element i of a kind."""
+        line = self.lines[kind].get(i)
+        place = "" if line is None else f" (in line {line})"
+        self.report.notes.append(f"{kind.lower()} {self.names[kind][i]!r}{place}: {sentence}")
 
     def _error(self, kind: str, i: int, name: str) -> Refuse:
         element, line = f"{kind.lower()} {name!r}", self.lines[kind].get(i)
@@ -274,7 +292,7 @@ class _Reader:
             bit = self.mujoco.mjtDisableBit.mjDSBL_PASSIVE
         return bool(self.m.opt.disableflags & int(bit))
 
-    def _optional(self, field: str) -> np.ndarray:
+    def optional(self, field: str) -> np.ndarray:
         """An array that not all versions of MuJoCo have."""
         return np.asarray(getattr(self.m, field, np.zeros(0)))
 
@@ -294,7 +312,7 @@ class _Reader:
 
     @_reads("BODY")
     def _link(self, i: int) -> Link:
-        m, name, refuse = self.m, self._body(i), self._refuse("BODY", i)
+        m, name, refuse = self.m, self._body(i), self.refuse("BODY", i)
         R = _matrix(m.body_iquat[i])
         mass = 0.0 if i == 0 else float(m.body_mass[i])
         inertia = R @ np.diag(m.body_inertia[i]) @ R.T
@@ -330,9 +348,9 @@ class _Reader:
         parent, child = self._body(int(m.body_parentid[i])), self._body(i)
         joints, frame = self._joints_of(i), self._pose_of_body(i)
         if m.body_mocapid[i] >= 0:
-            self.report.skip(f"motion of mocap body {child!r}, which stands still")
+            self.skip("BODY", i, "motion of mocap ", ", which stands still")
         if not joints:
-            return [Connection(child, self._refuse("BODY", i), parent, child, None, frame)]
+            return [Connection(child, self.refuse("BODY", i), parent, child, None, frame)]
         found = []
         for k, j in enumerate(joints):
             end = child if k == len(joints) - 1 else f"{child} after {self.names['JOINT'][j]}"
@@ -346,7 +364,7 @@ class _Reader:
         for i in range(1, self.m.nbody):
             for j in self._joints_of(i)[:-1]:
                 name = f"{self._body(i)} after {self.names['JOINT'][j]}"
-                found[name] = Link(name, self._refuse("BODY", i), kind="body")
+                found[name] = Link(name, self.refuse("BODY", i), kind="body")
         return found
 
     @_reads("JOINT")
@@ -373,7 +391,7 @@ class _Reader:
                     f"joint {name!r}: actuatorfrcrange {lower:g} to {upper:g} is ±{effort:g}"
                 )
         return Connection(
-            *(name, self._refuse("JOINT", j), parent, child, coupling),
+            *(name, self.refuse("JOINT", j), parent, child, coupling),
             frame_D=product(frame, anchor),
             frame_C=C,
             laws=[list(laws) for _ in q],
@@ -385,9 +403,9 @@ class _Reader:
         m, dof = self.m, self.m.jnt_dofadr[j]
         for field in ("damping", "armature", "frictionloss"):
             if getattr(m, f"dof_{field}")[dof : dof + 6].any():
-                self.report.skip(f"{field} of free joint {self.names['JOINT'][j]!r}")
+                self.skip("JOINT", j, f"{field} of free ")
         if m.jnt_stiffness[j]:
-            self.report.skip(f"stiffness of free joint {self.names['JOINT'][j]!r}")
+            self.skip("JOINT", j, "stiffness of free ")
 
     def _laws(self, j: int) -> list[Callable[[int], Law]]:
         """Laws of each coordinate of a joint."""
@@ -413,121 +431,34 @@ class _Reader:
                     )
         if m.jnt_limited[j] and not self.disabled("LIMIT"):
             if ball:
-                self.report.skip(f"limit of ball joint {name!r}")
+                self.skip("JOINT", j, "limit of ball ")
             else:
                 lower, upper = (float(x) for x in m.jnt_range[j])
                 margin = float(m.jnt_margin[j])
                 soft = spring_of(m.jnt_solref[j], m.jnt_solimp[j], float(m.dof_invweight0[dof]))
                 laws.append(partial(_stop, lower + margin, upper - margin, *soft))
         for field in ("dof_dampingpoly", "dof_plasticity"):
-            if self._optional(field)[dof : dof + 1].any():
-                self.report.skip(f"{field[4:]} of joint {name!r}")
+            if self.optional(field)[dof : dof + 1].any():
+                self.skip("JOINT", j, f"{field[4:]} of ")
         for field in ("jnt_stiffnesspoly", "jnt_springyield"):
-            if self._optional(field)[j : j + 1].any():
-                self.report.skip(f"{field[4:]} of joint {name!r}")
-        return laws + self.extra.get(j, [])
+            if self.optional(field)[j : j + 1].any():
+                self.skip("JOINT", j, f"{field[4:]} of ")
+        return laws + ([self.servos[j]] if j in self.servos else [])
 
     # Actuators, equalities, tendons
 
-    def actuators(self) -> list[Actuator]:
-        """The actuators that act on joints; their servos become laws of these."""
-        counts = self._optional("actuator_ctrlnum")
-        control, found = 0, []
-        driven: set[int] = set()
-        for i in range(len(self.m.actuator_trntype)):
-            count = int(counts[i]) if counts.size else 1
-            found.append(self._actuator(i, range(control, control + count), driven))
-            control += count
-        names = self.names["JOINT"]
-        return [actuator.named(names) for actuator in found if actuator is not None]
-
-    @_reads("ACTUATOR")
-    def _actuator(self, i: int, controls: range, driven: set[int]) -> Actuator | None:
-        """An actuator that acts on joints, None for another.
-
-        controls: the numbers of its controls; driven: joints that have a servo, which it joins
-        """
-        m, name = self.m, self.names["ACTUATOR"][i]
-        arms = self._arms(i)
-        gain, bias = m.actuator_gaintype[i], m.actuator_biastype[i]
-        for field in ("damping", "dampingpoly", "armature", "delay"):
-            if self._optional(f"actuator_{field}")[i : i + 1].any():
-                self.report.skip(f"{field} of actuator {name!r}")
-        if self._group_is_disabled(int(m.actuator_group[i])):
-            self.report.notes.append(f"actuator {name!r}: its group is off and is left out")
-            return None
-        plain = (
-            m.actuator_dyntype[i] == self.kind["mjDYN_NONE"]
-            and gain == self.kind["mjGAIN_FIXED"]
-            and bias in (self.kind["mjBIAS_NONE"], self.kind["mjBIAS_AFFINE"])
-            and len(controls) == 1
-        )
-        if arms is None or not plain or self.disabled("ACTUATION"):
-            self.report.skip(f"actuator {name!r}, whose kind is not simulated")
-            return None
-        gain = float(m.actuator_gainprm[i, 0])
-        constant, k, d = (-m.actuator_biasprm[i, :3]).tolist()
-        if bias == self.kind["mjBIAS_NONE"]:
-            constant = k = d = 0.0
-        ranges = {}
-        for field, row in (("ctrl", controls[0]), ("force", i)):
-            limited = getattr(m, f"actuator_{field}limited")[row]
-            numbers = getattr(m, f"actuator_{field}range")[row]
-            ranges[field] = tuple(numbers.tolist()) if limited else None
-        if self.disabled("CLAMPCTRL"):
-            ranges["ctrl"] = None
-        actuator = Actuator(
-            *(name, controls[0], arms, gain, -constant, ranges["ctrl"], ranges["force"])
-        )
-        if not (k or d) or not arms:
-            return actuator
-        (j, arm), *more = arms
-        if more or j in driven or k < 0 or d < 0:
-            self.report.skip(f"actuator {name!r}, the second servo of a joint, or unstable")
-            return None
-        driven.add(j)
-        effort = None
-        if ranges["force"] is not None:
-            low, high = ranges["force"]
-            effort = max(abs(low), abs(high)) * abs(arm)
-            if low != -high:
-                self.report.notes.append(
-                    f"actuator {name!r}: forcerange {low:g} to {high:g} is ±{effort / abs(arm):g}"
-                )
-            if m.jnt_actfrclimited[j]:
-                effort = min(effort, float(np.abs(m.jnt_actfrcrange[j]).max()))
-        aim = -constant / (k or d) / arm
-        aims = {"target" if k else "target_speed": aim}
-        servo = partial(_servo, k * arm * arm, d * arm * arm, effort, aims)
-        self.extra.setdefault(j, []).append(servo)
-        return actuator.aiming("target" if k else "target_speed", (k or d) * arm)
-
-    def _group_is_disabled(self, group: int) -> bool:
-        return 0 <= group < ACTUATOR_GROUPS and bool(self.m.opt.disableactuator >> group & 1)
-
-    def _arms(self, i: int) -> list[tuple[int, float]] | None:
-        """Joints that an actuator acts on, with force along each per force of the actuator."""
-        m = self.m
-        kind, target = m.actuator_trntype[i], int(m.actuator_trnid[i, 0])
-        outputs = self._optional("actuator_outadr")
-        gear = float(m.actuator_gear[int(outputs[i]) if outputs.size else i, 0])
-        scalar = (self.kind["mjJNT_HINGE"], self.kind["mjJNT_SLIDE"])
-        if kind in (self.kind["mjTRN_JOINT"], self.kind["mjTRN_JOINTINPARENT"]):
-            return [(target, gear)] if gear and m.jnt_type[target] in scalar else None
-        if kind == self.kind["mjTRN_TENDON"]:
-            weights = self._weights(target)
-            # A joint without an arm is not moved.
-            return None if weights is None else [(j, gear * w) for j, w in weights if gear * w]
-        return None
-
-    def _weights(self, tendon: int) -> list[tuple[int, float]] | None:
-        """Joints of a tendon that is a sum of coordinates, with their weights."""
+    def weights(self, tendon: int) -> list[tuple[int, float]] | None:
+        """Joints of a tendon that is a sum of coordinates, each once, with their weights."""
         m = self.m
         first = int(m.tendon_adr[tendon])
         path = range(first, first + int(m.tendon_num[tendon]))
         if any(m.wrap_type[w] != self.kind["mjWRAP_JOINT"] for w in path):
             return None
-        return [(int(m.wrap_objid[w]), float(m.wrap_prm[w])) for w in path]
+        weights: dict[int, float] = {}
+        for w in path:
+            joint = int(m.wrap_objid[w])
+            weights[joint] = weights.get(joint, 0.0) + float(m.wrap_prm[w])
+        return list(weights.items())
 
     def equalities_of_bodies(self) -> list[Connection]:
         """connect and weld as joints that close loops."""
@@ -550,7 +481,7 @@ class _Reader:
             anchor = np.eye(3), data[:3].copy()
             frames = [product((_matrix(data[6:10]), data[3:6].copy()), anchor), anchor]
         return Connection(
-            *(self.names["EQUALITY"][e], self._refuse("EQUALITY", e), ends[0], ends[1]),
+            *(self.names["EQUALITY"][e], self.refuse("EQUALITY", e), ends[0], ends[1]),
             Ball() if connect else Fixed(),
             frame_D=frames[0],
             frame_C=frames[1],
@@ -565,98 +496,127 @@ class _Reader:
         on = self.m.eq_active0[e] and not self.disabled("EQUALITY")
         return None if on else False
 
-    def add_equalities_of_joints(self, assembly: Assembly) -> None:
-        """y - y0 = polynomial of x - x0, for coordinates y, x and their values y0, x0 in qpos0."""
-        known = (self.kind["mjEQ_CONNECT"], self.kind["mjEQ_WELD"], self.kind["mjEQ_JOINT"])
+    def add_equalities_of_coordinates(self, assembly: Assembly) -> None:
+        """y - y0 = polynomial of x - x0, for coordinates of joints or lengths of tendons y, x and
+        their values y0, x0 in qpos0.
+        """
+        known = (self.kind["mjEQ_CONNECT"], self.kind["mjEQ_WELD"])
         for e, kind in enumerate(self.m.eq_type):
-            if kind not in known:
-                name = self.names["EQUALITY"][e]
-                self.report.skip(f"equality {name!r}, whose kind is not simulated")
-            if kind == self.kind["mjEQ_JOINT"]:
+            if kind in (self.kind["mjEQ_JOINT"], self.kind["mjEQ_TENDON"]):
                 self._add_equality(e, assembly)
+            elif kind not in known:
+                self.skip("EQUALITY", e, after=", whose kind is not simulated")
 
     @_reads("EQUALITY")
     def _add_equality(self, e: int, assembly: Assembly) -> None:
-        m, name = self.m, self.names["EQUALITY"][e]
-        y, x = int(m.eq_obj1id[e]), int(m.eq_obj2id[e])
-        start = m.qpos0[m.jnt_qposadr[y]]
-        coefficients = m.eq_data[e, :5].copy()
-        coefficients[0] += start
-        follower, i = assembly.coordinates[self.names["JOINT"][y]]
-        slopes = {(follower, i): 1.0}
-        if x < 0:
-            coefficients[1:] = 0.0
-        else:
-            # The polynomial of x, from that of x - x0.
-            shift = np.polynomial.Polynomial([-m.qpos0[m.jnt_qposadr[x]], 1.0])
-            moved = np.polynomial.Polynomial(coefficients)(shift)
-            coefficients = np.zeros(5)
-            coefficients[: len(moved.coef)] = moved.coef
-            slopes[assembly.coordinates[self.names["JOINT"][x]]] = -coefficients[1]
-        pair = tuple(dict.fromkeys(joint for joint, _ in reversed(slopes)))
-        starts = assembly.starts(pair)
-        places = {at: starts[at[0]] + at[1] for at in slopes}
-        total = sum(assembly.dofs[joint] for joint in pair)
-        if coefficients[2:].any():
-            if places[follower, i] != total - 1 or len(slopes) < 2:
-                self.report.skip(f"equality {name!r}, a polynomial within a compound joint")
+        m = self.m
+        of_tendons = m.eq_type[e] == self.kind["mjEQ_TENDON"]
+        ends = [int(m.eq_obj1id[e]), int(m.eq_obj2id[e])]
+        sums = []
+        for end in ends:
+            weights = self.weights(end) if of_tendons and end >= 0 else [(end, 1.0)]
+            if weights is None:
+                rope = f", of the spatial tendon {self.names['TENDON'][end]!r}"
+                self.skip("EQUALITY", e, after=rope)
                 return
-            leader = next(place for at, place in places.items() if at != (follower, i))
-            record = Follower(Polynomial(coefficients, coordinates=(leader,)))
+            sums.append(weights if end >= 0 else [])
+        start = m.tendon_length0 if of_tendons else m.qpos0[m.jnt_qposadr]
+        y0, x0 = (float(start[end]) if end >= 0 else 0.0 for end in ends)
+        coefficients = m.eq_data[e, :5].copy()
+        if not sums[1]:
+            coefficients[1:] = 0.0
+        # The polynomial of x, from that of x - x0.
+        moved = np.polynomial.Polynomial(coefficients)(np.polynomial.Polynomial([-x0, 1.0])).coef
+        moved = np.pad(moved, (0, 5 - len(moved)))
+        moved[0] += y0
+        joints, (leader, follower) = self._rows([sums[1], sums[0]], assembly)
+        if moved[2:].any():
+            record = PolynomialRelation(follower, leader, moved)
         else:
-            weights = np.zeros(total)
-            for at, slope in slopes.items():
-                weights[places[at]] = slope
-            record = Weighted(weights, float(coefficients[0]))
-        assembly.builder.transmission(
-            assembly.prefix + name, record, joints=pair, enabled=self._switch(e)
-        )
+            record = Weighted(follower - moved[1] * leader, float(moved[0]))
+            if not np.any(record.weights):
+                self.skip("EQUALITY", e, after=", whose two sides move alike: it holds nothing")
+                return
+        name = assembly.prefix + self.names["EQUALITY"][e]
+        assembly.builder.transmission(name, record, joints=joints, enabled=self._switch(e))
 
-    def add_tendons(self, assembly: Assembly) -> None:
-        """Tendons that are sums of coordinates, where a force acts along them."""
-        for t in range(self.m.ntendon):
-            self._add_tendon(t, assembly)
+    def _rows(
+        self, sums: list[list[tuple[int, float]]], assembly: Assembly
+    ) -> tuple[tuple[str, ...], list[np.ndarray]]:
+        """Joints of the builder that sums of coordinates need, and the weights of each sum for all
+        coordinates of these.
+
+        sums: joints of the file with their weights
+        """
+        names = self.names["JOINT"]
+        places = {j: assembly.coordinates[names[j]] for weights in sums for j, _ in weights}
+        joints = tuple(dict.fromkeys(joint for joint, _ in places.values()))
+        starts = assembly.starts(joints)
+        rows = np.zeros((len(sums), sum(assembly.dofs[joint] for joint in joints)))
+        for row, weights in zip(rows, sums, strict=True):
+            for j, weight in weights:
+                joint, i = places[j]
+                row[starts[joint] + i] += weight
+        return joints, list(rows)
+
+    def add_tendons(self, assembly: Assembly, servos: Mapping[int, Law]) -> dict[int, str]:
+        """Tendons that are sums of coordinates, where a force acts along them.
+
+        servos: by the number of the tendon
+
+        Returns: of each of these tendons its transmission.
+        """
+        names = {t: self._add_tendon(t, assembly, servos.get(t)) for t in range(self.m.ntendon)}
+        return {t: name for t, name in names.items() if name is not None}
 
     @_reads("TENDON")
-    def _add_tendon(self, t: int, assembly: Assembly) -> None:
-        m, name, weights = self.m, self.names["TENDON"][t], self._weights(t)
+    def _add_tendon(self, t: int, assembly: Assembly, servo: Law | None) -> str | None:
+        name, weights = self.names["TENDON"][t], self.weights(t)
         if weights is None:
-            self.report.skip(f"spatial tendon {name!r}")
-            return
-        laws: list[Law] = []
+            self.skip("TENDON", t, "spatial ")
+            return None
+        for field in TENDON_FIELDS:
+            if self.optional(f"tendon_{field}")[t : t + 1].any():
+                self.skip("TENDON", t, f"{field} of ")
+        laws = [*self._laws_of_tendon(t), *([] if servo is None else [servo])]
+        if not laws:
+            return None
+        if not any(weight for _, weight in weights):
+            self.skip("TENDON", t, after=", whose coefficients add up to 0: it pulls nothing")
+            return None
+        joints, (row,) = self._rows([weights], assembly)
+        if name in self.names["JOINT"] or name in self.names["EQUALITY"]:
+            name = f"tendon {name}"
+        name = assembly.prefix + name
+        assembly.builder.transmission(name, Weighted(row), joints=joints, laws=laws)
+        return name
+
+    def _laws_of_tendon(self, t: int) -> list[Law]:
+        """Forces along a tendon that is a sum of coordinates."""
+        m, laws = self.m, []
         low, high = (float(x) for x in m.tendon_lengthspring[t])
-        if m.tendon_stiffness[t]:
+        if m.tendon_stiffness[t] and not self.disabled("SPRING"):
+            k = float(m.tendon_stiffness[t])
             if low == high:
-                laws.append(SpringDamper(float(m.tendon_stiffness[t]), rest=low))
+                laws.append(SpringDamper(k, rest=low))
             else:
-                k = float(m.tendon_stiffness[t])
                 laws.append(Limits(low, high, stiffness=k, damping=0.0))
-        for field, law in (("damping", Damping), ("frictionloss", DryFriction)):
-            if value := float(getattr(m, f"tendon_{field}")[t]):
+        numbers = (
+            ("damping", Damping, "DAMPER"),
+            ("frictionloss", DryFriction, "FRICTIONLOSS"),
+            ("armature", Armature, None),
+        )
+        for field, law, flag in numbers:
+            value = float(self.optional(f"tendon_{field}")[t : t + 1].sum())
+            if value and not (flag and self.disabled(flag)):
                 laws.append(law(value))
-        if m.tendon_limited[t]:
+        if m.tendon_limited[t] and not self.disabled("LIMIT"):
             margin = float(m.tendon_margin[t])
-            low, high = m.tendon_range[t]
+            low, high = (float(x) for x in m.tendon_range[t])
             weight = float(m.tendon_invweight0[t])
             k, d = spring_of(m.tendon_solref_lim[t], m.tendon_solimp_lim[t], weight)
             laws.append(Limits(low + margin, high - margin, stiffness=k, damping=d))
-        for field in TENDON_FIELDS:
-            if self._optional(f"tendon_{field}")[t : t + 1].any():
-                self.report.skip(f"{field} of tendon {name!r}")
-        if not laws:
-            return
-        places = [assembly.coordinates[self.names["JOINT"][j]] for j, _ in weights]
-        joints = tuple(dict.fromkeys(joint for joint, _ in places))
-        starts = assembly.starts(joints)
-        row = np.zeros(sum(assembly.dofs[joint] for joint in joints))
-        for (joint, i), (_, weight) in zip(places, weights, strict=True):
-            row[starts[joint] + i] += weight
-        if not row.any():
-            self.report.skip(f"tendon {name!r}, whose coefficients add up to 0: it pulls nothing")
-            return
-        assembly.builder.transmission(
-            assembly.prefix + name, Weighted(row), joints=joints, laws=laws
-        )
+        return laws
 
     def add_fluid(self, assembly: Assembly) -> None:
         """Drag of a medium on each body by the box of its inertia."""
@@ -783,7 +743,7 @@ class _Reader:
             self.report.skip(f"contact of {left_out} pairs of geoms{advice}")
         if m.npair:
             self.report.skip("contact pairs with numbers of their own")
-        if added and self._optional("geom_surfacevel").any():
+        if added and self.optional("geom_surfacevel").any():
             self.report.skip("surfacevel of geoms")
         if added and m.opt.enableflags & int(self.mujoco.mjtEnableBit.mjENBL_OVERRIDE):
             self.report.skip("override of what contacts are like")
@@ -936,10 +896,6 @@ def _spring(stiffness: float, rest: float, coordinate: int) -> Law:
 
 def _stop(lower: float, upper: float, stiffness: float, damping: float, coordinate: int) -> Law:
     return Limits(lower, upper, stiffness=stiffness, damping=damping, coordinate=coordinate)
-
-
-def _servo(stiffness: float, damping: float, effort: float | None, aims: dict, coordinate: int):
-    return Servo(stiffness, damping, effort, **aims, coordinate=coordinate)
 
 
 def _matrix(quaternion: np.ndarray) -> np.ndarray:

@@ -104,7 +104,7 @@ class Prepared:
         kept = []
         for child in element.children:
             if child.tag in LEFT_OUT:
-                self.report.skip(child.tag, child)
+                self.report.skip(child.tag, child.line)
             else:
                 self._clean(child, copies)
                 kept.append(child)

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jax import Array
 
 from ..build.builder import SystemBuilder
 from ..model.state import Control, State
 from ..model.system import WORLD, System
 from ..model.table import Description, Table, count, names
-from .actuators import Actuator, control_of
+from .actuators import Actuator, activation_of, control_of, next_activation_of
 from .errors import shown
 from .geometry import Visual
 
@@ -91,12 +92,49 @@ class Model:
             )
         return self.builder.build()
 
-    def control(self, system: System, values: Any) -> Control:
+    def control(
+        self,
+        system: System,
+        values: Any,
+        *,
+        state: State | None = None,
+        activation: Any = None,
+    ) -> Control:
         """What acts on a built system for the controls of the file's actuators.
 
+        Position and velocity servos are laws of joints and transmissions, whose targets it sets.
+        All other forces are efforts: of motors, and, as they are in `state`, of actuators whose
+        force depends on positions or speeds in another way (`Model.notes` names them).
+
         values: one for each control in the order of the file, shape (controls, *batch)
+        state: at the start of the step; only for the latter
+        activation: of actuators that have one, shape (activations, *batch), see `activation`
+
+        Raises: ValueError for another number of values, and without `state` or `activation` where
+            an actuator needs it.
         """
-        return control_of(self.actuators, system, values)
+        return control_of(self.actuators, system, values, state, activation)
+
+    def activation(self, *batch: int) -> Array:
+        """Activations at the start, of actuators that follow their control by a filter or an
+        integrator: 0, or the nearest value within their range, shape (activations, *batch).
+
+        They are the memory of a `Controller`:
+
+            def drive(state, inputs):
+                control = model.control(system, inputs.shared, activation=inputs.memory)
+                return control, model.next_activation(inputs.memory, inputs.shared, dt)
+
+            controls = Controller(drive, shared=values, memory=model.activation())
+        """
+        return activation_of(self.actuators, batch)
+
+    def next_activation(self, activation: Any, values: Any, dt: Any) -> Array:
+        """Activations after a step, shape (activations, *batch).
+
+        activation: before the step; values: as in `control`; dt: length of the step [s]
+        """
+        return next_activation_of(self.actuators, activation, values, dt)
 
 
 def _some(field: str, sentences: Sequence[str]) -> list[str]:

@@ -4,7 +4,6 @@ import warnings
 from dataclasses import dataclass, field
 
 from .errors import LoadError, LoadWarning
-from .xml import Element
 
 # Lines of a warning.
 MOST_LINES = 40
@@ -22,9 +21,9 @@ class Report:
     places: dict[str, list[int]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def skip(self, what: str, element: Element | None = None) -> None:
-        """Something of the file that is not simulated or shown."""
-        self.places.setdefault(what, []).extend([] if element is None else [element.line])
+    def skip(self, what: str, line: int | None = None) -> None:
+        """Something of the file that is not simulated or shown; line: where it stands."""
+        self.places.setdefault(what, []).extend([] if line is None else [line])
 
     @property
     def skipped(self) -> tuple[str, ...]:

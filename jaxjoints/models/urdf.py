@@ -233,14 +233,14 @@ def _list_skipped(element: Element, report: Report) -> None:
     attributes, children = KNOWN[element.tag]
     for attribute in element.attributes:
         if attribute not in attributes:
-            report.skip(f"attribute {attribute!r} of {element.tag}", element)
+            report.skip(f"attribute {attribute!r} of {element.tag}", element.line)
     for child in element.children:
         if child.tag in children:
             _list_skipped(child, report)
         elif child.tag == "transmission" and element.tag == "robot":
             continue  # Told by `_actuated`.
         elif child.tag == "texture" or element.tag == "material":
-            report.skip("texture", child)
+            report.skip("texture", child.line)
         elif "xacro" in child.tag:
             raise child.error("is a xacro macro; expand the file first, with the program xacro")
         else:
@@ -248,7 +248,7 @@ def _list_skipped(element: Element, report: Report) -> None:
             space, _, tag = child.tag.rpartition("}")
             # What is called as an element of the format is told from it.
             extension = f" of {space[1:]}" if space and tag in KNOWN else ""
-            report.skip(tag + extension + inside, child)
+            report.skip(tag + extension + inside, child.line)
 
 
 def _list_of_joints(robot: Element, report: Report) -> None:
@@ -262,14 +262,14 @@ def _list_of_joints(robot: Element, report: Report) -> None:
                 report.notes.append(f"joint {name!r}: its limits are equal and lock it")
         # A fixed joint has nothing to limit or to damp.
         if limit is not None and kind not in (*LIMITED, "fixed"):
-            report.skip(f"limit of {kind} joint {name!r}", limit)
+            report.skip(f"limit of {kind} joint {name!r}", limit.line)
         bounds = [limit.number(side) for side in ("lower", "upper") if side in ends]
         if kind == "continuous" and any(abs(bound) < UNBOUNDED for bound in bounds):
-            report.skip(f"lower and upper of continuous joint {name!r}", limit)
+            report.skip(f"lower and upper of continuous joint {name!r}", limit.line)
         if dynamics is not None and kind not in (*DAMPED, "fixed"):
-            report.skip(f"dynamics of {kind} joint {name!r}", dynamics)
+            report.skip(f"dynamics of {kind} joint {name!r}", dynamics.line)
         if mimic is not None and kind == "fixed":
-            report.skip(f"mimic of fixed joint {name!r}", mimic)
+            report.skip(f"mimic of fixed joint {name!r}", mimic.line)
 
 
 @reads
@@ -393,11 +393,12 @@ def _actuated(robot: Element, joints: Mapping[str, Connection], report: Report) 
         driven |= dict.fromkeys(known)
         report.skip(
             "transmission, which adds no force: its joints are in Model.actuated",
-            element,
+            element.line,
         )
         for name in names:
             if name not in known:
-                report.skip(f"transmission of {shown(name)}, which is no joint that moves", element)
+                what = f"transmission of {shown(name)}, which is no joint that moves"
+                report.skip(what, element.line)
     return tuple(driven)
 
 
@@ -579,7 +580,7 @@ class _Shapes:
         if shape is None:
             return None
         if link not in self.assembly.frames:
-            self.report.skip("shape of a link without mass between joints", element)
+            self.report.skip("shape of a link without mass between joints", element.line)
             return None
         body, (position, rotation) = self.assembly.frames[link]
         frame = product((rotation, position), _origin(element))
@@ -612,14 +613,14 @@ class _Shapes:
         except LoadError:
             raise
         except ValueError as error:
-            self.report.skip(f"shape that is none ({error})", one)
+            self.report.skip(f"shape that is none ({error})", one.line)
             return None
 
     def _mesh(self, element: Element) -> Mesh | None:
         name, scale = element.text("filename"), element.numbers("scale", 3, [1.0] * 3)
         if not self.roots.folders:
             advice = wanted_root(name, self.folder)
-            self.report.skip(f"mesh, for which roots= gives no folder: {advice}", element)
+            self.report.skip(f"mesh, for which roots= gives no folder: {advice}", element.line)
             return None
         key = name, tuple(scale)
         if key not in self.meshes:
@@ -634,7 +635,7 @@ class _Shapes:
                 self.meshes[key] = f"mesh {shown(name)}: {error}"
         mesh = self.meshes[key]
         if isinstance(mesh, str):
-            self.report.skip(mesh, element)
+            self.report.skip(mesh, element.line)
             return None
         return mesh
 

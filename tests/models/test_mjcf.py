@@ -489,7 +489,7 @@ def test_actuators_of_a_group_that_is_off_do_nothing():
       <body><joint name="j"/><geom size="0.1"/></body></worldbody>
       <actuator><motor name="off" joint="j" group="3"/><motor name="on" joint="j" gear="2"/>
       <motor name="late" joint="j" delay="0.1" nsample="9"/></actuator></mujoco>"""
-    with pytest.warns(LoadWarning, match="'off': its group is off") as told:
+    with pytest.warns(LoadWarning, match=r"'off' \(in line 3\): its group is off") as told:
         read = load_mjcf(text)
     assert "delay of actuator 'late'" in str(told[0].message)
     system, _ = read.build()
