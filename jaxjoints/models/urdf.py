@@ -24,6 +24,7 @@ from ..laws.law import Law
 from ..laws.limits import Limits
 from ..laws.springs import Damping
 from ..laws.transmissions import Mimic, Weighted
+from ..model.system import WORLD
 from .errors import LoadError, refusing, shown
 from .files import Refused, Roots, wanted_root
 from .geometry import GREY, Box, Capsule, Cylinder, Mesh, Shape, Sphere, Visual
@@ -122,9 +123,10 @@ def load_urdf(
     smaller two.
 
     A link with two parents closes a loop: its second joint holds it too. What is not simulated
-    (such as gazebo elements) is listed in one `LoadWarning`, with what was changed. A transmission
-    element says which joints are driven (`Model.actuated`) and not how: no force acts for it. Drive
-    these joints by `laws`, or by `Control.effort`, which acts on their side of the gear.
+    (such as gazebo elements) is listed in one `LoadWarning`, with what was changed, and a base with
+    mass that stands in the world where nothing moves: it needs `floating`. A transmission element
+    says which joints are driven (`Model.actuated`) and not how: no force acts for it. Drive these
+    joints by `laws`, or by `Control.effort`, which acts on their side of the gear.
 
     source: path of a file, or the XML itself
     roots: folders in which the meshes of package:// and relative paths are looked for, and outside
@@ -184,6 +186,8 @@ def load_urdf(
         base = _base(robot, links, joints)
         assembly = Assembly(builder, links, prefix, merge_fixed, balance_inertia)
         assembly.add(list(joints.values()), free={base: stand} if floating else {}, pose=stand)
+        if not any(body != WORLD for body, _ in assembly.frames.values()):
+            _note_that_nothing_moves(elements[0][base], links, report)
         for joint, (other, ratio, offset, element) in mimics.items():
             with refusing(element.error):
                 _add_mimic(assembly, joints[joint], other, ratio, offset)
@@ -441,6 +445,15 @@ def _mimics(elements: Mapping[str, Element], joints: Mapping[str, Connection]) -
         ratio, offset = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0)
         found[name] = other, ratio, offset, mimic
     return found
+
+
+def _note_that_nothing_moves(base: Element, links: Mapping[str, Link], report: Report) -> None:
+    """Note a robot with masses none of which moves, such as a single object."""
+    if any(link.mass > 0 for link in links.values()):
+        report.notes.append(
+            f"link {shown(base.attributes['name'])} (in line {base.line}): stands in the world, "
+            "and nothing of the robot moves; load_urdf(..., floating=True) lets it move freely"
+        )
 
 
 def _start_mimics(mimics: Mapping[str, tuple], joints: Mapping[str, Connection]) -> None:

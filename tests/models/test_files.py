@@ -41,7 +41,7 @@ def folder(tmp_path):
 )
 def test_a_mesh_in_a_root_is_read_with_its_scale(folder, name):
     pytest.importorskip("trimesh")
-    model = load_urdf(seen(name, "1 2 -3"), roots=[folder / "package"])
+    model = load_urdf(seen(name, "1 2 -3"), roots=[folder / "package"], floating=True)
     (visual,) = model.visuals
     corners = visual.shape.vertices[visual.shape.faces[0]]
     assert sorted(map(tuple, corners)) == [(0, 0, 0), (0, 2, 0), (1, 0, 0)]

@@ -328,11 +328,17 @@ def test_what_a_joint_of_its_type_does_not_read_is_listed_with_its_name():
 
 
 def test_a_model_in_which_nothing_moves_names_its_links():
-    model = load_urdf(robot(link("cup")))
+    said = r"link 'cup' \(in line \d+\): stands in the world, and nothing .*floating=True"
+    with pytest.warns(LoadWarning, match=said):
+        model = load_urdf(robot(link("cup")))
     with pytest.raises(ValueError, match="'robot': 'cup' stands in the world.*floating=True"):
         model.build()
+    # A floor has no mass that would be left out, and a free cup moves.
+    assert load_urdf(robot(link("floor", None))).notes == ()
+    assert load_urdf(robot(link("cup")), floating=True).notes == ()
     world = jj.SystemBuilder()
-    load_urdf(robot(link("cup")), builder=world)
+    with pytest.warns(LoadWarning, match=said):
+        load_urdf(robot(link("cup")), builder=world)
     world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1))
     assert world.build()[0].topology.bodies == ("ball",)
 
