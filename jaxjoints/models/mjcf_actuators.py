@@ -224,7 +224,7 @@ class _Actuators:
             (read,) = reads
             limits = tuple(self.m.tendon_actfrcrange[tendon].tolist())
             if read.actuator.force_range is not None:
-                limits = _within(limits, read.actuator.force_range)
+                limits = _within(read.actuator.force_range, limits)
             read.actuator = replace(read.actuator, force_range=limits)
 
     def _add_servo(self, drives: Drives, at: tuple[str, int], reads: list[_Read]) -> None:
@@ -287,8 +287,10 @@ def _servos(found: Iterable[_Read]) -> dict[tuple[str, int], list[_Read]]:
     return servos
 
 
-def _within(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return max(one[0], other[0]), min(one[1], other[1])
+def _within(inner: tuple[float, float], outer: tuple[float, float]) -> tuple[float, float]:
+    """Bounds of what is within `inner`, and then clipped to `outer`."""
+    low, high = (min(max(bound, outer[0]), outer[1]) for bound in inner)
+    return low, high
 
 
 def _servo(stiffness: float, damping: float, effort: float | None, aims: dict, coordinate: int):

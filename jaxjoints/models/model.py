@@ -83,8 +83,8 @@ class Model:
 
         Raises: ValueError where all links stand in the world and the builder has no body besides.
         """
-        if self.frames and not self.builder.bodies:
-            links = [shown(link) for link in self.frames if link != WORLD]
+        links = [shown(link) for link in self.frames if link != WORLD]
+        if links and not self.builder.bodies:
             raise ValueError(
                 f"model {shown(self.name)}: {', '.join(links[:MOST_NAMES])} "
                 f"{'stands' if len(links) == 1 else 'stand'} in the world and nothing moves; "
