@@ -255,13 +255,15 @@ class _Actuators:
         for j in sorted({j for read in reads for j, _ in read.arms}):
             if not m.jnt_actfrclimited[j]:
                 continue
-            users = [read for read in found if any(j == joint for joint, _ in read.arms)]
-            if kind == "JOINT" and len(users) == len(reads):
-                bounds.append(tuple(m.jnt_actfrcrange[j].tolist()))
+            if kind == "TENDON":
+                tendon = reader.names["TENDON"][target]
+                what = f"actuatorfrcrange on the servo of tendon {tendon!r} of "
+                reader.skip("JOINT", j, what)
                 continue
-            of_tendon = f" of tendon {reader.names['TENDON'][target]!r}"
-            what = of_tendon if kind == "TENDON" else ", beside other actuators,"
-            reader.skip("JOINT", j, f"actuatorfrcrange on the servo{what} of ")
+            bounds.append(tuple(m.jnt_actfrcrange[j].tolist()))
+            if sum(j in (joint for joint, _ in read.arms) for read in found) > len(reads):
+                sentence = "actuatorfrcrange bounds its servo and its efforts, each, not their sum"
+                reader.note("JOINT", j, sentence)
         if not bounds:
             return None
         low, high = bounds[0]
