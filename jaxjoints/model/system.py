@@ -46,8 +46,7 @@ class System:
     A System is a tree of float arrays: `jax.grad(loss)(system)` holds the derivative with respect
     to every number of it. Read its numbers by name with `joint`, `contact`, `transmission` and
     `field`, and by body index from `mass`, `inertia` and `com`; change those with
-    `dataclasses.replace`. `print` shows them as tables,
-    and so does a notebook.
+    `dataclasses.replace`. `print` and notebooks show them as tables.
 
     Importing `jaxjoints` adds methods: `with_joint`, `with_contact`, `with_transmission` and
     `with_field` change numbers by name, `with_numbers` any by its path;

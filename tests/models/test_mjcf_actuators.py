@@ -339,6 +339,24 @@ def test_a_servo_is_limited_as_its_joint_or_tendon_is():
     np.testing.assert_allclose(efforts, d.qfrc_actuator[:2], atol=EXACT)
 
 
+def test_the_limit_of_a_joint_bounds_its_servo_beside_a_motor():
+    text = mechanism(
+        ("a",),
+        """<actuator><position joint="a" kp="20" kv="1" forcerange="-3 3"/>
+        <motor joint="a" ctrlrange="-1 1"/></actuator>""",
+        STILL,
+    )
+    limit = 'name="a" actuatorfrcrange="-0.7 0.7" actuatorfrclimited="true"'
+    told = r"joint 'a' \(in line \d+\): actuatorfrcrange bounds its servo and its efforts, each"
+    with pytest.warns(LoadWarning, match=told):
+        model = load_mjcf(text.replace('name="a"', limit))
+    system, _ = model.build()
+    assert float(system.joint("a").laws[0].effort) == 0.7
+    # Without a limit of the joint its servo keeps its own, and nothing is told.
+    model, _ = read(text)
+    assert float(model.build()[0].joint("a").laws[0].effort) == 3.0
+
+
 OUT = mechanism(
     ("a", "b"),
     """
