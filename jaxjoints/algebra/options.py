@@ -18,6 +18,20 @@ def near_matches(name: str, names: Iterable[str]) -> str:
     return f"there are {shown}" if names else "there are none"
 
 
+def brief(value: Any, most: int = 80) -> str:
+    """A value in an error: as Python writes it where that is short, else its type and shape."""
+    text = repr(value)
+    if len(text) <= most and "\n" not in text:
+        return text
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"(an array of shape {shape})"
+    if isinstance(value, (tuple, list)):
+        kinds = ", ".join(type(x).__name__ for x in value[:4])
+        return f"(a {type(value).__name__} of {kinds}{', …' if len(value) > 4 else ''})"
+    return f"(a {type(value).__name__})"
+
+
 def check_choice(owner: str, field: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise ValueError for a value that is not one of a few words."""
     if not isinstance(value, str) or value not in choices:
@@ -48,5 +62,5 @@ def check_kind(owner: str, field: str, value: Any, kind: type, example: str) -> 
     """
     if not isinstance(value, kind):
         raise ValueError(
-            f"{owner} {field} {value!r} must be a {kind.__name__}, for example {example}"
+            f"{owner} {field} {brief(value)} must be a {kind.__name__}, for example {example}"
         )

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .calls import public
 from .compiler import register
 
 Record = TypeVar("Record")
@@ -40,7 +41,7 @@ def struct(cls: type[Record]) -> type[Record]:
     Raises: TypeError for a number of the class that is no field.
     """
     _check_fields(cls)
-    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    cls = public(dataclasses.dataclass(frozen=True, eq=False)(cls))
     fields = dataclasses.fields(cls)
     meta = tuple(f.name for f in fields if f.metadata.get("static", False))
     data = tuple(f.name for f in fields if f.name not in meta)

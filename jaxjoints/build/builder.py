@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.options import near_matches
+from ..algebra.calls import public
 from ..algebra.pytree import replace
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
@@ -93,6 +94,7 @@ class SystemBuilder:
 
     contact = add_contact
 
+    @public
     def __init__(
         self,
         *,
@@ -122,6 +124,7 @@ class SystemBuilder:
         """Names of the bodies so far."""
         return tuple(self._bodies)
 
+    @public
     def body(
         self,
         name: str,
@@ -185,6 +188,7 @@ class SystemBuilder:
         self._add("body", self._bodies, name, body)
         return name
 
+    @public
     def joint(
         self,
         name: str,
@@ -273,6 +277,7 @@ class SystemBuilder:
         warn_of_mass_ratio(owner, self._bodies, (child, parent))
         return name
 
+    @public
     def add_law(self, joint: str, law: Law | Iterable[Law], *, allow_active: bool = False) -> None:
         """Add laws to a joint that the builder has already, beside those that it has.
 
@@ -307,6 +312,7 @@ class SystemBuilder:
         self._joints[joint] = replace(spec, laws=(*spec.laws, *laws))
         self._notes += notes
 
+    @public
     def transmission(
         self,
         name: str,
@@ -353,6 +359,7 @@ class SystemBuilder:
         warn_of_mass_ratio(owner, self._bodies, ends)
         return name
 
+    @public
     def constraint(
         self,
         name: str,
@@ -389,6 +396,7 @@ class SystemBuilder:
         warn_of_mass_ratio(owner, self._bodies, bodies)
         return name
 
+    @public
     def field(self, name: str, field: Field, *, bodies: str | Sequence[str] | None = None) -> str:
         """Add a force from outside of all joints, on single bodies; returns its name.
 
@@ -411,6 +419,7 @@ class SystemBuilder:
         self._add("field", self._fields, name, FieldSpec(read_field(owner, field), bodies))
         return name
 
+    @public
     def build(self, *, rough: bool = False) -> tuple[System, State]:
         """The system and the state it starts from.
 

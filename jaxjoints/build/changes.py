@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..algebra.calls import public
 from ..algebra.compiler import is_traced
-from ..algebra.options import near_matches
+from ..algebra.options import brief, near_matches
 from ..algebra.pytree import replace
 from ..couplings.coupling import Coupling
 from ..laws.fields import Field
@@ -32,6 +33,7 @@ ADD_LAW = (
 )
 
 
+@public
 def with_joint(self: System, name: str, **changes: Any) -> System:
     """The system with some numbers of a joint changed; each may carry batch axes at the end.
 
@@ -65,6 +67,7 @@ def with_joint(self: System, name: str, **changes: Any) -> System:
     return _changed(self, "groups", place, name, changes, "coupling", OF_JOINT)
 
 
+@public
 def with_contact(self: System, name: str, **changes: Any) -> System:
     """The system with some numbers of a contact changed, as in `with_joint`.
 
@@ -75,6 +78,7 @@ def with_contact(self: System, name: str, **changes: Any) -> System:
     return _changed(self, "contacts", place, name, changes, "geometry", OF_CONTACT)
 
 
+@public
 def with_transmission(self: System, name: str, **changes: Any) -> System:
     """The system with some numbers of a transmission changed, as in `with_joint`.
 
@@ -85,6 +89,7 @@ def with_transmission(self: System, name: str, **changes: Any) -> System:
     return _changed(self, "transmissions", place, name, changes, "transmission", OF_TRANSMISSION)
 
 
+@public
 def with_field(self: System, name: str, field: Field | None = None, **changes: Any) -> System:
     """The system with a field replaced by a record of the same type, or some of its numbers
     changed by their names, as in `with_joint`.
@@ -95,6 +100,7 @@ def with_field(self: System, name: str, field: Field | None = None, **changes: A
     return _changed(self, "fields", place, name, changes, "field", ("field",))
 
 
+@public
 def with_constraint(self: System, name: str, **changes: Any) -> System:
     """The system with some numbers of a constraint changed, as in `with_joint`.
 
@@ -240,7 +246,7 @@ def _number(path: str, value: Any, shape: tuple[int, ...]) -> jax.Array:
     try:
         number = jnp.asarray(value, jnp.result_type(float))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} {value!r} must be numbers of shape {shape}") from error
+        raise ValueError(f"{path} {brief(value)} must be numbers of shape {shape}") from error
     if number.shape[: len(shape)] != shape:
         raise ValueError(
             f"{path} has shape {number.shape}; it must be {shape}, and batch axes may follow"

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..algebra.calls import public
 from ..algebra.compiler import is_traced
 from ..algebra.spatial import Pose
 from ..couplings.contact import DIRECTIONS, NORMAL, Contact, ContactGeometry, ContactPoint
@@ -16,6 +17,7 @@ from .checks.values import float_leaves, precision, read_pose
 from .specs import ContactSpec
 
 
+@public(name="contact")
 def add_contact(
     self: Any,
     name: str,

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.options import near_matches
+from ..algebra.calls import public
 from ..algebra.pytree import expand_trailing
 from ..model.groups import JointGroup, TransmissionGroup
 from ..model.state import Control
@@ -20,6 +21,7 @@ from .checks.values import common_batch, precision, read_by_name, read_coordinat
 Values = Mapping[str, Any] | None
 
 
+@public(name="control")
 def control_by_name(
     system: System,
     *,

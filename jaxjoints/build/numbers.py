@@ -7,11 +7,13 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.options import near_matches
 from ..algebra.pytree import replace, struct
 from ..model.groups import with_entry
 from ..model.system import System
 from .changes import law_name
+from .checks.values import read_mapping
 
 # Kinds of elements that have numbers, as fields of `Topology`.
 KINDS = {
@@ -40,6 +42,7 @@ class BodyInertia:
     inertia: Array
 
 
+@public
 def number(self: System, path: str) -> Any:
     """A number of the system, or a record of several, by its path.
 
@@ -72,6 +75,7 @@ def number(self: System, path: str) -> Any:
     return element
 
 
+@public
 def with_numbers(self: System, numbers: Mapping[str, Any]) -> System:
     """The system with numbers replaced by their paths; each may carry batch axes at the end.
 
@@ -89,7 +93,8 @@ def with_numbers(self: System, numbers: Mapping[str, Any]) -> System:
     2.0 [3.]
     """
     system = self
-    for path, value in numbers.items():
+    example = [f"body.{name}.mass" for name in self.topology.bodies]
+    for path, value in read_mapping("numbers", numbers, "path", example).items():
         kind, name, fields = _place(system, path)
         if kind == "gravity":
             system = replace(system, gravity=jnp.asarray(value, system.gravity.dtype))

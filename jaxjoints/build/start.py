@@ -1,6 +1,5 @@
 """`System.state`: a start state, in which joints place the bodies by their coordinates."""
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public, warn
 from ..algebra.compiler import is_traced, quickly
 from ..algebra.dense import inverse, multiply, multiply_transposed
 from ..algebra.pytree import expand, expand_trailing, map_trailing, replace
@@ -51,6 +51,7 @@ START_ERROR = 1e-6
 BOUNDS = {Limits: (("lower", 1), ("upper", -1)), Lock: (("value", 1), ("value", -1))}
 
 
+@public(name="state")
 def start_state(
     system: System,
     *,
@@ -423,14 +424,13 @@ def _check_closed(joint, kind, value, stated, error, rate, size, speed) -> None:
             f"other joints; they give q {value}. Leave it out, or give q to the joints before it"
         )
     if not error <= rounding:
-        warnings.warn(
+        warn(
             f"joint {joint!r}: the frames of this {kind} miss each other by {float(error):.3g} m "
             "or rad at the start; `assemble` closes it from there (rough=True), otherwise give "
-            "poses or coordinates that fit",
-            stacklevel=4,
+            "poses or coordinates that fit"
         )
     elif not rate <= _rounding(value.dtype) * (1 + float(speed)):
-        warnings.warn(f"joint {joint!r}: this {kind} {_parts(rate)}", stacklevel=4)
+        warn(f"joint {joint!r}: this {kind} {_parts(rate)}")
 
 
 def _parts(rate: Array) -> str:
@@ -473,13 +473,12 @@ def _warn_of_transmissions(system: System, state: State) -> None:
     for member, (error, rate) in sorted(_transmission_gaps(system, state).items()):
         owner = f"transmission {system.topology.transmissions[member]!r}"
         if not error <= rounding * (1 + float(jnp.max(jnp.abs(state.q), initial=0.0))):
-            warnings.warn(
+            warn(
                 f"{owner}: its value is {float(error):.3g} at the start and is to be 0; `project` "
-                "closes small gaps and `assemble` any, otherwise give coordinates that fit",
-                stacklevel=4,
+                "closes small gaps and `assemble` any, otherwise give coordinates that fit"
             )
         elif not rate <= rounding * (1 + float(jnp.max(jnp.abs(state.omega), initial=0.0))):
-            warnings.warn(f"{owner}: its value {_parts(rate)}", stacklevel=4)
+            warn(f"{owner}: its value {_parts(rate)}")
 
 
 @quickly
@@ -522,13 +521,12 @@ def _warn_of_constraints(system: System, state: State) -> None:
                 "roots and norms, or start elsewhere"
             )
         if error > rounding * size:
-            warnings.warn(
+            warn(
                 f"{owner}: its error is {float(error):.3g} at the start and is to be 0; `project` "
-                "closes small errors and `assemble` any (rough=True)",
-                stacklevel=4,
+                "closes small errors and `assemble` any (rough=True)"
             )
         elif not rate <= rounding * speed:
-            warnings.warn(f"{owner}: it {_parts(rate)}", stacklevel=4)
+            warn(f"{owner}: it {_parts(rate)}")
 
 
 def _warn_of_slip(joint, kind, slip, size) -> None:
@@ -537,10 +535,9 @@ def _warn_of_slip(joint, kind, slip, size) -> None:
         return
     rounding = _rounding(slip.dtype) * (1 + float(size))
     if not slip <= rounding:
-        warnings.warn(
+        warn(
             f"joint {joint!r}: this {kind} slips by {float(slip):.3g} m/s or rad/s at the start; "
-            "an impulse in the first step ends that, otherwise give qd or velocities that fit",
-            stacklevel=4,
+            "an impulse in the first step ends that, otherwise give qd or velocities that fit"
         )
 
 
@@ -574,11 +571,10 @@ def _warn_of_limits(system: System, state: State) -> None:
                 outside = gap < -rounding * (1 + np.abs(bounds))
                 for i in np.flatnonzero(outside.any(axis=tuple(range(1, values.ndim)))):
                     worst = np.unravel_index(np.argmin(gap[i]), gap[i].shape)
-                    warnings.warn(
+                    warn(
                         f"{group.element} {known[group.members[i]]!r}: "
                         f"{what.format(law.coordinate)} starts at {values[i][worst]:.6g}, outside "
-                        f"its {field} {bounds[i][worst]:.6g} by {-gap[i][worst]:.3g}",
-                        stacklevel=4,
+                        f"its {field} {bounds[i][worst]:.6g} by {-gap[i][worst]:.3g}"
                     )
 
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.options import check_kind, check_not_negative
 from ..algebra.pytree import replace, struct
 from ..assembly.layout import mechanism_of
@@ -45,6 +46,7 @@ class Accelerations:
     info: Info
 
 
+@public
 def accelerations(
     system: System,
     state: State,
@@ -85,6 +87,7 @@ def accelerations(
     return _accelerations(*_entered("accelerations", system, state, control, touch, solver))
 
 
+@public
 def impact(
     system: System,
     state: State,

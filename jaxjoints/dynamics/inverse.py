@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import expand_trailing, replace, struct
 from ..model.batch import batch_shape
 from ..model.state import Control, State
@@ -38,6 +39,7 @@ class InverseDynamics:
     now: Accelerations
 
 
+@public
 def inverse_dynamics(
     system: System,
     state: State,
@@ -94,6 +96,7 @@ def inverse_dynamics(
     )
 
 
+@public
 def gravity_compensation(
     system: System,
     state: State,

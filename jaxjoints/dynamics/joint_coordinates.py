@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.compiler import materialize
 from ..algebra.places import take
 from ..algebra.pytree import expand_trailing
@@ -48,11 +49,13 @@ from .tree import (
 )
 
 
+@public
 def speeds_of(system: System, state: State) -> Array:
     """ν of a state: what its velocities are in the order of `spanning_tree`, (speeds, *batch)."""
     return _speeds(*entered("speeds_of", system, state)[:2])
 
 
+@public
 def mass_matrix(system: System, state: State) -> Array:
     """M of the kinetic energy ½ νᵀ M ν, armatures of the tree's joints included.
 
@@ -69,6 +72,7 @@ def mass_matrix(system: System, state: State) -> Array:
     return _mass_matrix(*entered("mass_matrix", system, state)[:2])
 
 
+@public
 def bias_forces(system: System, state: State) -> Array:
     """C ν + g: the efforts along ν that leave ν as it is, (speeds, *batch).
 
@@ -80,6 +84,7 @@ def bias_forces(system: System, state: State) -> Array:
     return _tree_forces(system, state, none)
 
 
+@public
 def tree_forces(system: System, state: State, rates: Any) -> Array:
     """M ν̇ + C ν + g: the efforts along ν under which ν changes at `rates`, (speeds, *batch).
 
@@ -110,16 +115,19 @@ def tree_forces(system: System, state: State, rates: Any) -> Array:
     return _tree_forces(system, state, rates)
 
 
+@public
 def gravity_forces(system: System, state: State) -> Array:
     """g: the efforts along ν that carry the weight of all bodies, (speeds, *batch)."""
     return _gravity_forces(*entered("gravity_forces", system, state)[:2])
 
 
+@public
 def coriolis_matrix(system: System, state: State) -> Array:
     """C for which Ṁ - 2 C is skew and C ν the forces of velocity, (speeds, speeds, *batch)."""
     return _coriolis_matrix(*entered("coriolis_matrix", system, state)[:2])
 
 
+@public
 def momentum_matrix(system: System, state: State) -> Array:
     """A of the momentum A ν, linear and then angular about the system's centre of mass, world axes.
 
@@ -129,6 +137,7 @@ def momentum_matrix(system: System, state: State) -> Array:
     return _momentum_matrix(*entered("momentum_matrix", system, state)[:2])
 
 
+@public
 def constraint_jacobian(system: System, state: State) -> Array:
     """K of the rows that constrain ν: joints that close loops, rolling, transmissions, locks.
 

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.calls import public
 from ..algebra.pytree import expand_trailing, replace, struct
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize
 from ..model.kinematics import Mechanism, joint_coordinates, system_kinematics
@@ -83,6 +84,7 @@ class OperatingPoint:
     found: Array
 
 
+@public
 def linear_model(
     system: System,
     state: State,
@@ -127,6 +129,7 @@ def linear_model(
     return _of_step(system, state, control, dt, scheme, independent=independent, actuated=actuated)
 
 
+@public
 def operating_point(
     system: System,
     state: State,

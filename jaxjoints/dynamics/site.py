@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.options import near_matches
 from ..algebra.pytree import expand, expand_trailing, static, struct
 from ..algebra.spatial import Pose, cross, quat_multiply, quat_normalize, quat_rotate
@@ -82,6 +83,7 @@ class Site:
         return b, state, quat_rotate(q, jnp.broadcast_to(p, q[1:].shape)), q
 
 
+@public
 def site(system: System, body: str, frame: Any = None) -> Site:
     """A `Site` on a body, from a pose in any form that `SystemBuilder.body` takes.
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.compiler import materialize, stored
 from ..algebra.dense import multiply, multiply_transposed
 from ..algebra.places import take
@@ -67,6 +68,7 @@ class SpanningTree:
         return carried[:bodies, :bodies]
 
 
+@public
 def spanning_tree(system: System) -> SpanningTree:
     """The tree of joints breadth first from the world, in the order in which they were added.
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import struct
 from ..build.builder import SystemBuilder
 from ..couplings.rotary import Hinge
@@ -60,6 +61,7 @@ class Ant(Environment):
         return parts | {"effort": effort}, (height < 0.25) | (height > 1.2)
 
 
+@public
 def ant(*, stiffness: float | None = None, damping: float = 20.0) -> Ant:
     """A torso of 0.33 kg and legs of 0.1 kg, of gymnasium's sizes; 1 is 150 N m.
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import struct
 from ..build.builder import SystemBuilder
 from ..couplings.linear import Slider
@@ -43,6 +44,7 @@ class CartPole(Environment):
         return {"upright": jnp.cos(tilt), "centred": -0.1 * place**2}, jnp.abs(tilt) > TILT
 
 
+@public
 def cart_pole() -> CartPole:
     """A cart of 1 kg, a pole of 0.2 kg whose centre is 0.5 m above its pivot; 1 is 10 N."""
     world = SystemBuilder()

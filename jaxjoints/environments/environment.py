@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.calls import public
 from ..algebra.pytree import expand, map_trailing, replace, static, struct
 from ..model.kinematics import (
     body_twists,
@@ -143,6 +144,7 @@ class Environment(ABC):
         leaves = zip(jax.tree.leaves(self.system), self.system.topology.ranks, strict=True)
         return max((leaf.shape[rank:] for leaf, rank in leaves), key=len, default=())
 
+    @public
     def reset(self: Task, key: Array) -> Episode:
         """New episodes, one for each key.
 
@@ -152,6 +154,7 @@ class Environment(ABC):
         """
         return _reset(self, self._read_key(key))
 
+    @public
     def step(self: Task, episode: Episode, action: Array) -> Episode:
         """The episode one step on. One that is done goes on, unless `restart` begins it anew.
 
@@ -161,6 +164,7 @@ class Environment(ABC):
         """
         return _step(self, episode, self._read_action(episode, action))
 
+    @public
     def restart(self: Task, episode: Episode) -> Episode:
         """The same episodes, but those that are done begin anew, with another key.
 

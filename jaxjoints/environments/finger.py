@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import struct
 from ..build.builder import SystemBuilder
 from ..couplings.rotary import Hinge
@@ -74,6 +75,7 @@ def tip(q: Array) -> Array:
     return jnp.stack([along, aside]).astype(q.dtype)
 
 
+@public
 def finger(*, stiffness: float = 1.0, damping: float = 0.005) -> Finger:
     """Phalanges of 30, 20 and 10 g; an action of 1 is a tension of 20 N.
 

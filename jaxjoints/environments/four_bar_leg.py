@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import replace, struct
 from ..build.builder import SystemBuilder
 from ..couplings.planar import PlanarTranslation
@@ -65,6 +66,7 @@ class FourBarLeg(Environment):
         return parts, state.q[trunk[1]] < -0.2
 
 
+@public
 def four_bar_leg(*, stiffness: float = 2e4, damping: float = 100.0) -> FourBarLeg:
     """A trunk of 3 kg, bars of 0.1 to 0.2 kg; 1 is 12 N m.
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import struct
 from ..build.builder import SystemBuilder
 from ..couplings.planar import Planar
@@ -70,6 +71,7 @@ class Hopper(Environment):
         return parts, (height < -0.55) | (jnp.abs(tilt) > 0.2)
 
 
+@public
 def hopper(*, stiffness: float | None = None, damping: float = 500.0) -> Hopper:
     """Masses and lengths of gymnasium's hopper; 1 is 200 N m.
 

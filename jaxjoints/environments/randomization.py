@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import replace
 from .environment import Environment, Task, folded
 
@@ -15,6 +16,7 @@ from .environment import Environment, Task, folded
 Draw = Callable[[Array, Any], Any]
 
 
+@public
 def randomized(environment: Task, key: Array, draws: Mapping[str, Draw]) -> Task:
     """The environment with numbers of its system drawn anew, for each of a batch.
 
@@ -63,6 +65,7 @@ def randomized(environment: Task, key: Array, draws: Mapping[str, Draw]) -> Task
     return replace(environment, system=environment.system.with_numbers(numbers))
 
 
+@public
 def scaled(lower: float, upper: float) -> Draw:
     """A number times a factor drawn uniformly between two, the same for all parts of a record."""
     _check_range("scaled", lower, upper)
@@ -74,6 +77,7 @@ def scaled(lower: float, upper: float) -> Draw:
     return draw
 
 
+@public
 def uniform(lower: float, upper: float) -> Draw:
     """Numbers drawn uniformly between two, whatever they were, each by itself."""
     _check_range("uniform", lower, upper)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import struct
 from ..algebra.spatial import Pose, quat_conjugate, quat_multiply, quat_to_rotation_vector
 from ..build.builder import SystemBuilder
@@ -93,6 +94,7 @@ def wanted(time: Array, goal: Array) -> Pose:
     return Pose.from_rotation_vector(goal[0] * axis, centre + goal[0] * out)
 
 
+@public
 def stewart_platform(*, stiffness: float = 4e4, damping: float = 2e3) -> StewartPlatform:
     """A platform of 20 kg on legs of two bodies of 1 kg each.
 

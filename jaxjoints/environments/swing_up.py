@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import struct
 from ..build.builder import SystemBuilder
 from ..couplings.rotary import Hinge
@@ -52,6 +53,7 @@ class SwingUp(Environment):
         return parts, jnp.zeros((), bool)
 
 
+@public
 def swing_up(*, stiffness: float | None = 60.0, damping: float = 0.1) -> SwingUp:
     """An arm of 1 kg whose centre is 0.5 m from the shoulder; 1 is 2 N m, of the 4.9 it weighs.
 

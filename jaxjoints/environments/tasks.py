@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..algebra.calls import public
 from ..algebra.options import near_matches
 from .ant import ant
 from .cart_pole import cart_pole
@@ -24,6 +25,7 @@ TASKS: dict[str, Callable[..., Environment]] = {
 }
 
 
+@public
 def make(name: str, **options: Any) -> Environment:
     """A task by its name: `make("swing_up", stiffness=30.0)`.
 

@@ -9,6 +9,7 @@ from jax import Array
 from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
+from ..algebra.calls import public
 from ..algebra.compiler import scan
 from ..algebra.devices import computed_where, dealt_out, placement
 from ..algebra.pytree import map_trailing, replace, struct
@@ -42,6 +43,7 @@ class Transition:
     metrics: dict[str, Array]
 
 
+@public
 @computed_where("episode")
 def unroll(
     environment: Environment,
@@ -102,6 +104,7 @@ def on_cores(
     return tile, placed, episode
 
 
+@public
 def controller(
     environment: Environment,
     episode: Episode,

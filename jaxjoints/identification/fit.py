@@ -11,7 +11,8 @@ import numpy as np
 import optax
 from jax import Array
 
-from ..algebra.options import check_count
+from ..algebra.calls import public
+from ..algebra.options import brief, check_count
 from ..algebra.pytree import replace, static, struct
 from ..model.measures import coordinates
 from ..model.state import State
@@ -49,6 +50,7 @@ class Fit(NamedTuple):
         return str(self.identified)
 
 
+@public
 def fit(
     system: System,
     unknowns: Mapping[str, Parameter],
@@ -110,7 +112,7 @@ def fit(
         no start has finite residuals
     """
     if not isinstance(system, System):
-        raise ValueError(f"fit: system {system!r} must be a System, see `build`")
+        raise ValueError(f"fit: system {brief(system)} must be a System, see `build`")
     if scheme is None:
         scheme = DEFAULT_SCHEME if shots == 1 else replace(DEFAULT_SCHEME, projections=2)
     check_scheme("fit", scheme)

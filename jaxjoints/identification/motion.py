@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import replace, struct
 from ..model.state import Control, State
 from ..model.system import System
@@ -69,6 +70,7 @@ class Motion:
         return replace(state, **{name: x[0] for name, x in vars(self).items()})
 
 
+@public
 def pose_residuals(
     system: System,
     state: State,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.options import brief
 from ..algebra.pytree import expand, map_trailing, static, struct
 from ..algebra.spatial import Pose
 from ..build.checks.values import precision
@@ -277,7 +278,7 @@ def _control(name: str, control: Control | None, samples: int, dtype: np.dtype) 
     if control is None:
         return None
     if not isinstance(control, Control):
-        raise ValueError(f"{name}: control {control!r} must be a Control(effort=…), or None")
+        raise ValueError(f"{name}: control {brief(control)} must be a Control(effort=…), or None")
     changes = {}
     for field, rank in CONTROL_RANKS.items():
         value = getattr(control, field)

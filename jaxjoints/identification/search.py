@@ -11,6 +11,7 @@ import optax
 from jax import Array
 from jax.tree_util import Partial
 
+from ..algebra.calls import public
 from ..algebra.devices import on_each_device
 from ..algebra.pytree import struct
 from ..simulate.tiles import all_devices
@@ -147,6 +148,7 @@ class Residuals:
         return Linearized(jnp.sum(r * r, axis=0), jnp.sum(J * r[None], axis=1), information, r)
 
 
+@public
 def identify(
     residual: Residual,
     unknowns: Mapping[str, Parameter],

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import replace, static, struct
 from ..couplings.contact import NORMAL, ROLL, SLIP, SPIN
 from ..solve.forces import Bound, zero_like
@@ -120,6 +121,7 @@ class ContactFriction(Law):
         return check_numbers(self, "speed")
 
 
+@public
 def contact_laws(
     *,
     friction: Any = 0.0,

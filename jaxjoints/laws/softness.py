@@ -13,6 +13,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import struct
 
 # Least h k + d of a row [N s/m or N m s/rad].
@@ -124,6 +125,7 @@ PhysicalSoftness = Compliance | Bushing | Baumgarte
 AnySoftness = Softness | PhysicalSoftness
 
 
+@public
 def spring_softness(stiffness: Array, damping: Array, dt: Array) -> tuple[Array, Array]:
     """ERP [1] and CFM [m/(s N) or rad/(s N m)] of a spring with a damper over a step dt [s].
 
@@ -135,6 +137,7 @@ def spring_softness(stiffness: Array, damping: Array, dt: Array) -> tuple[Array,
     return dt * stiffness / total, 1 / total
 
 
+@public
 def softness_spring(erp: Array, cfm: Array, dt: Array) -> tuple[Array, Array]:
     """Stiffness and damping that rows of this ERP and CFM > 0 have over a step dt [s].
 

@@ -10,6 +10,7 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from ..algebra.calls import public
 from ..algebra.options import check_kind
 from ..environments.environment import Environment
 from ..environments.unroll import unroll
@@ -18,6 +19,7 @@ from .network import gaussian, mean
 from .policy_gradient import Learned, Report
 
 
+@public
 def evolution(
     environment: Environment,
     key: Array,

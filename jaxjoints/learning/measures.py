@@ -9,6 +9,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
+from ..algebra.calls import public
 from ..environments.environment import Environment, Episode
 from ..environments.unroll import Policy, unroll
 from .network import mean, sampled
@@ -29,6 +30,7 @@ class Agreement(NamedTuple):
     differences: Array
 
 
+@public
 def earned(
     environment: Environment,
     key: Array,
@@ -46,6 +48,7 @@ def earned(
     return float(jnp.mean(seen.reward))
 
 
+@public
 def agreement(
     environment: Environment,
     key: Array,

@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.calls import public
+
 Layers = list[tuple[Array, Array]]
 
 
+@public
 def network(key: Array, sizes: Sequence[int], *, last: float = 1.0) -> Layers:
     """Weights and biases of layers of these sizes; the last weights are scaled by `last`."""
     layers = []
@@ -19,6 +22,7 @@ def network(key: Array, sizes: Sequence[int], *, last: float = 1.0) -> Layers:
     return layers
 
 
+@public
 def evaluated(layers: Layers, x: Array) -> Array:
     """The network's output at x, tanh between the layers."""
     for W, b in layers[:-1]:
@@ -27,6 +31,7 @@ def evaluated(layers: Layers, x: Array) -> Array:
     return W @ x + b
 
 
+@public
 def gaussian(key: Array, observations: int, actions: int, hidden: Sequence[int]) -> dict[str, Any]:
     """Parameters of `sampled` and `mean`: a network, and the logarithm of the spread."""
     layers = network(key, (observations, *hidden, actions), last=0.1)
@@ -34,6 +39,7 @@ def gaussian(key: Array, observations: int, actions: int, hidden: Sequence[int])
     return {"layers": layers, "spread": jnp.full(actions, -1.0, layers[0][0].dtype)}
 
 
+@public
 def sampled(parameters: dict[str, Any], obs: Array, key: Array) -> Array:
     """An action with noise before the tanh that keeps it within ±1."""
     noise = jax.random.normal(key, parameters["spread"].shape, obs.dtype)
@@ -41,6 +47,7 @@ def sampled(parameters: dict[str, Any], obs: Array, key: Array) -> Array:
     return jnp.tanh(action + jnp.exp(parameters["spread"]) * noise)
 
 
+@public
 def mean(parameters: dict[str, Any], obs: Array, key: Array) -> Array:
     """The same without noise."""
     return jnp.tanh(evaluated(parameters["layers"], obs))

@@ -11,6 +11,7 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from ..algebra.calls import public
 from ..algebra.options import check_kind
 from ..algebra.pytree import map_trailing, static, struct
 from ..environments.environment import Environment, Episode
@@ -72,6 +73,7 @@ class Settings:
         return optax.chain(cut, optax.adam(rate, b1=0.7)), optax.adam(self.critic_rate)
 
 
+@public
 def short_horizon(
     environment: Environment,
     key: Array,

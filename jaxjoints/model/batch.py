@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 from ..algebra.devices import on_each_device, placement
-from .state import STATE_RANKS, Control, State, control_ranks
+from ..algebra.options import brief
+from .state import STATE_RANKS, Control, State, check_one_time, control_ranks
 from .system import System
 
 Function = TypeVar("Function", bound=Callable)
@@ -39,6 +40,25 @@ def batch_shape(system: System, state: State, control: Control | None) -> tuple[
     return batch
 
 
+def check_records(call: str, system: Any, state: Any) -> None:
+    """Raise ValueError for arguments of other types than System and State, and for states of many
+    times at once.
+
+    call: name of the function, for errors
+    """
+    if isinstance(system, State) and isinstance(state, System):
+        raise ValueError(f"{call}: system and state are exchanged; call {call}(system, state, …)")
+    for name, value, kind in (("system", system, System), ("state", state, State)):
+        if isinstance(value, kind):
+            continue
+        hint = "`build` makes the first one"
+        if isinstance(value, tuple) and any(isinstance(x, kind) for x in value):
+            source = "build" if any(isinstance(x, System) for x in value) else "step and rollout"
+            hint = f"{source} return several things: take this {kind.__name__} out of the tuple"
+        raise ValueError(f"{call}: {name} {brief(value)} must be a {kind.__name__}; {hint}")
+    check_one_time(call, state)
+
+
 def by_device(function: Function) -> Function:
     """A function of (system, state, …) whose devices each compute the environments that they hold,
     where the state is spread over several; see `on_each_device`.
@@ -49,6 +69,7 @@ def by_device(function: Function) -> Function:
 
     @wraps(function)
     def divided(system: System, state: State, **options: Any) -> Any:
+        check_records(function.__name__, system, state)
         system, state = jax.tree.map(_on_device, (system, state))
         placed = placement(jax.tree.leaves(state), len(batch_shape(system, state, None)))
         if placed is None:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.places import add_at
 from ..algebra.pytree import expand, map_trailing, overrides, replace
 from ..algebra.rotation import cross
@@ -19,6 +20,7 @@ from .state import Control, State
 from .system import System
 
 
+@public
 def wrench_at(
     system: System,
     state: State,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import expand
 from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate_inverse
 from ..laws.limits import LimitForce, Limits, Lock
@@ -29,6 +30,7 @@ from .state import STATE_RANKS, State
 from .system import System
 
 
+@public
 @by_device
 def coordinates(system: System, state: State) -> Array:
     """Coordinates of all joints, continued from `state.q`, shape (coordinates, *batch)."""
@@ -51,6 +53,7 @@ def coordinate_motion(system: System, state: State) -> tuple[Array, Array]:
     return q, gather_coordinates(mechanism, along, state)
 
 
+@public
 @by_device
 def gaps(system: System, state: State) -> Array:
     """Gap of each contact [m], negative where its bodies overlap, shape (contacts, *batch)."""
@@ -62,6 +65,7 @@ def gaps(system: System, state: State) -> Array:
     return found
 
 
+@public
 @by_device
 def joint_errors(system: System, state: State) -> Array:
     """Largest bilateral error of each joint [m or rad], shape (joints, *batch)."""
@@ -92,6 +96,7 @@ def element_errors(mechanism: Mechanism, state: State) -> Array:
     return errors
 
 
+@public
 @by_device
 def body_poses(system: System, state: State) -> Pose:
     """Poses of the body frames in the world, (…, bodies, *batch)."""
@@ -101,6 +106,7 @@ def body_poses(system: System, state: State) -> Pose:
     return Pose(state.position - quat_rotate(q, com), q)
 
 
+@public
 @by_device
 def energy(system: System, state: State) -> tuple[Array, Array]:
     """Kinetic energy and potential energy of gravity [J] of the moving bodies, (*batch) each."""
@@ -115,6 +121,7 @@ def energy(system: System, state: State) -> tuple[Array, Array]:
     return jnp.sum(kinetic, axis=0), jnp.sum(potential, axis=0)
 
 
+@public
 @by_device
 def momentum(system: System, state: State) -> Array:
     """Linear momentum [kg m/s] and angular about the world's origin [kg m²/s], (6, *batch)."""

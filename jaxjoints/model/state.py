@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.options import check_count
+from ..algebra.calls import public
+from ..algebra.options import brief, check_count
 from ..algebra.pytree import struct
 from .table import axes, has_numbers, span, without_numbers
 
@@ -249,10 +250,28 @@ def control_ranks(control: Control) -> list[int]:
     return [r for name, r in CONTROL_RANKS.items() if getattr(control, name) is not None]
 
 
+@public
 def replicate(state: State, *batch: int) -> State:
     """A state repeated over batch axes: `replicate(state, 4096)`; each has at least one item."""
+    if not isinstance(state, State):
+        raise ValueError(f"replicate: state {brief(state)} must be a State")
+    check_one_time("replicate", state)
     for size in batch:
         check_count("replicate", "batch", size, 1)
     return jax.tree.map(
         lambda x: jnp.broadcast_to(x.reshape(x.shape + (1,) * len(batch)), x.shape + batch), state
     )
+
+
+def check_one_time(call: str, state: State) -> None:
+    """Raise ValueError for states with an axis of time in front, as a rollout records them."""
+    position, quaternion = jnp.shape(state.position), jnp.shape(state.quaternion)
+    # With three or four times, one of the two shapes alone could be that of one time.
+    one = position[:1] == (3,) and quaternion[:1] == (4,)
+    if not one and position[1:2] == (3,) and quaternion[1:2] == (4,):
+        raise ValueError(
+            f"{call}: the state has {position[0]} times in front, as a rollout records them: its "
+            f"position has shape {position}. Take one, jax.tree.map(lambda x: x[-1], states), or "
+            f"all, jax.vmap(lambda state: {call}(…, state))(states), or let the rollout keep what "
+            "you read: record=readout(system, …)"
+        )

@@ -10,7 +10,6 @@ import io
 import json
 import math
 import os
-import warnings
 import zipfile
 from collections.abc import Iterable
 from functools import partial
@@ -22,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..algebra.calls import public, warn
 from ..build.checks.values import precision
 from .earlier_formats import with_contacts, without_impulses
 from .errors import LoadError, refusing, shown
@@ -34,6 +34,7 @@ LIBRARY = __name__.partition(".")[0]
 MOST_BYTES, MOST_DESCRIPTION = 16_000_000_000, 64_000_000
 
 
+@public
 def save(path: str | os.PathLike, **records: Any) -> None:
     """Write systems, states, trajectories or any records to a file, to be read by `load`.
 
@@ -67,6 +68,7 @@ def save(path: str | os.PathLike, **records: Any) -> None:
             file.writestr(f"{i}.npy", buffer.getvalue())
 
 
+@public
 def load(path: str | os.PathLike, *, modules: Iterable[str] = ()) -> dict[str, Any]:
     """Read what `save` wrote: the records by their names.
 
@@ -97,10 +99,9 @@ def load(path: str | os.PathLike, *, modules: Iterable[str] = ()) -> dict[str, A
             records, more = with_contacts(records)
             lost |= more
         if lost:
-            warnings.warn(
+            warn(
                 f"{name}: its states have no forces of their last step, since they are of format "
-                f"{head['format']}; the first step after each starts without",
-                stacklevel=2,
+                f"{head['format']}; the first step after each starts without"
             )
         return records
 

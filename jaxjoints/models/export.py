@@ -1,6 +1,5 @@
 """A system as URDF, as far as the format can say what it is."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..algebra.calls import public, warn
 from ..algebra.spatial import Pose, twist_of
 from ..couplings.coupling import Coupling
 from ..couplings.planar import Planar
@@ -26,6 +26,7 @@ WHOLE = {Fixed: "fixed", Free: "floating", Planar: "planar"}
 ROUNDINGS = 100
 
 
+@public
 def to_urdf(system: System, *, name: str = "robot", strict: bool = True) -> str:
     """A system as URDF, which `load_urdf` and other readers load.
 
@@ -53,7 +54,7 @@ def to_urdf(system: System, *, name: str = "robot", strict: bool = True) -> str:
             raise ValueError(
                 f"system: URDF cannot say all of it; give strict=False to leave out\n  {lines}"
             )
-        warnings.warn(LoadWarning(f"system: left out of its URDF\n  {lines}"), stacklevel=2)
+        warn(LoadWarning(f"system: left out of its URDF\n  {lines}"))
     return text
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..algebra.calls import public
 from ..build.builder import SystemBuilder
 from ..couplings import shapes
 from ..couplings.linear import Slider
@@ -56,6 +57,7 @@ TENDON_FIELDS = ("stiffnesspoly", "dampingpoly", "springyield")
 PLAIN = (0.5, 0.5, 0.5, 1.0)
 
 
+@public
 def load_mjcf(
     source: str | os.PathLike,
     *,

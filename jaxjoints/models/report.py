@@ -1,8 +1,8 @@
 """What a reader tells of a file: what is skipped, and what is changed, in one warning."""
 
-import warnings
 from dataclasses import dataclass, field
 
+from ..algebra.calls import warn
 from .errors import LoadError, LoadWarning
 
 # Lines of a warning.
@@ -48,4 +48,4 @@ class Report:
             )
             raise LoadError("\n  ".join([problem, *shown]), source=self.source)
         text = "\n  ".join([f"{self.source}: not all of it is simulated as written", *shown])
-        warnings.warn(LoadWarning(text), stacklevel=3)
+        warn(LoadWarning(text))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..algebra.calls import public
 from ..algebra.options import near_matches
 from ..build.builder import SystemBuilder
 from ..build.checks.joints import UNBOUNDED
@@ -79,6 +80,7 @@ TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 LEAST_AXIS = 1e-9
 
 
+@public
 def load_urdf(
     source: str | os.PathLike,
     *,

@@ -15,6 +15,7 @@ from xml.parsers.expat import ExpatError
 
 import numpy as np
 
+from ..algebra.calls import public
 from .errors import LoadError, refusing, shown
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -25,6 +26,7 @@ Options, Read = ParamSpec("Options"), TypeVar("Read")
 TEXT = "<text>"
 
 
+@public
 @dataclass(frozen=True)
 class FileLimits:
     """How large a file may be that is read.

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.options import check_count
 from ..simulate.isolation import chosen
 from .path import Multipliers, sloped
@@ -16,6 +17,7 @@ from .plan import Outcome, Plan, Report, Search, in_rounds
 from .problem import Problem, Task, first_controls, prepared
 
 
+@public
 def shooting(
     problem: Problem,
     guess: Any = None,

@@ -10,7 +10,8 @@ import numpy as np
 from jax import Array
 from jax.tree_util import Partial
 
-from ..algebra.options import check_count
+from ..algebra.calls import public
+from ..algebra.options import brief, check_count
 from ..algebra.pytree import static, struct
 from ..dynamics.selection import indices_of
 from ..model.batch import batch_shape
@@ -43,6 +44,7 @@ Running = Callable[[Knot, Array], Any]
 Terminal = Callable[[Knot], Any]
 
 
+@public
 @dataclass(frozen=True)
 class Problem:
     """Controls of least cost over a horizon, which bounds and constraints limit.
@@ -142,7 +144,7 @@ def prepared(call: str, problem: Any) -> Task:
         and for functions that return something else than they shall
     """
     if not isinstance(problem, Problem):
-        raise ValueError(f"{call}: problem {problem!r} must be an optimization.Problem")
+        raise ValueError(f"{call}: problem {brief(problem)} must be an optimization.Problem")
     check_count(call, "horizon", problem.horizon, 1)
     check_count(call, "substeps", problem.substeps, 1)
     check_time_step(problem.dt)
@@ -248,7 +250,8 @@ def _bound(call: str, field: str, value: Any, otherwise: float, size: int) -> np
     bound = np.asarray(value, float)
     if bound.shape not in ((), (size,)) or np.isnan(bound).any():
         raise ValueError(
-            f"{call}: {field} {value!r} must be a number, or {size} of them, one for each effort"
+            f"{call}: {field} {brief(value)} must be a number, or {size} of them, one for each "
+            "effort"
         )
     return np.broadcast_to(bound, (size,))
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.options import check_count
 from ..algebra.pytree import replace, struct
 from ..model.state import State
@@ -49,6 +50,7 @@ class Drive:
         return f"{whole} at the end" + (f"; {bad.sum()} plans ended {kinds}" if bad.any() else "")
 
 
+@public
 def receding_horizon(
     problem: Problem,
     guess: Any = None,

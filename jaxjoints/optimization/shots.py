@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.options import check_count
 from ..algebra.pytree import map_trailing, replace, struct
 from ..assembly.layout import mechanism_of
@@ -61,6 +62,7 @@ class Progress:
     outcome: Array
 
 
+@public
 def ilqr(
     problem: Problem,
     guess: Any = None,
@@ -113,6 +115,7 @@ def ilqr(
     )
 
 
+@public
 def multiple_shooting(
     problem: Problem,
     guess: Any = None,

@@ -1,11 +1,10 @@
 """Runge & Kutta's method of fourth order on the accelerations that joints leave to bodies."""
 
-import warnings
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.calls import warn
 from ..algebra.options import check_count, check_kind
 from ..algebra.pytree import replace, static, struct
 from ..assembly.group_rows import Interval
@@ -117,10 +116,9 @@ class RungeKutta(Scheme):
         ):
             if (worst := float(jnp.max(eigenvalue))) > bound:
                 least = float(dt) * (bound / worst) ** (0.5 if what == "springs" else 1.0)
-                warnings.warn(
+                warn(
                     f"RungeKutta: {what} are too stiff for dt {float(dt):.3g}, which is explicit: "
-                    f"take steps below {least:.2g} s, or Rattle or SemiImplicitEuler",
-                    stacklevel=3,
+                    f"take steps below {least:.2g} s, or Rattle or SemiImplicitEuler"
                 )
 
     def _on_surface(self, mechanism: Mechanism, state: State) -> tuple[State, RowProblem]:

@@ -2,13 +2,13 @@
 numbers have come to lie on all cores.
 """
 
-import warnings
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ..algebra.calls import warn
 from ..algebra.compiler import is_traced, traces_constants
 from ..algebra.devices import on_several
 
@@ -45,11 +45,10 @@ def warn_of_compilation(
     for old, new in zip(before[0], functions, strict=True):
         if id(new) != old and new.__code__ not in _told:
             _told.add(new.__code__)
-            warnings.warn(
+            warn(
                 f"{call}: the function {new.__qualname__} (line {new.__code__.co_firstlineno}) is "
                 "defined anew, so the same program is compiled once more; define it once, and "
-                f"{remedy}",
-                stacklevel=4,
+                f"{remedy}"
             )
 
 
@@ -69,11 +68,10 @@ def warn_of_placement(call: str, shared: Any, batched: Any, static: tuple) -> No
         _on_one.add(key)
     elif key in _on_one and call not in _told:
         _told.add(call)
-        warnings.warn(
+        warn(
             f"{call}: the same program is compiled once more, because some of its numbers lie on "
             "all cores now, as do the results of a function that was dealt out to them; pass such "
-            "a result on as numpy.asarray(result)",
-            stacklevel=3,
+            "a result on as numpy.asarray(result)"
         )
 
 

@@ -1,6 +1,7 @@
 """Controllers of a rollout: functions of the state; records with parameters, memory, noise."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.options import brief
 from ..algebra.pytree import expand, map_trailing, static, struct
 from ..model.state import Control, State
 from ..model.system import System
+from .captured import noted
 from .door import expanded, with_control
 
 # Errors of JAX for Python code that asks for a value it does not know yet.
@@ -122,8 +125,9 @@ def control_of(
     axes = state.time.ndim
     try:
         if course is None:
-            return _checked(system, state, map_trailing(controls, axes, state)), None
-        result, memory = _controlled(controls, system, state, course)
+            each = partial(map_trailing, controls, axes)
+            return _checked(system, state, noted("controller", state, each, state)), None
+        result, memory = noted("controller", state, _controlled, controls, system, state, course)
     except UNKNOWN_VALUE as error:
         raise ValueError(
             "rollout: the controller decides in Python about a value that is known only when the "
@@ -161,5 +165,5 @@ def _controlled(
 def _checked(system: System, state: State, control: Any) -> Control:
     """The control that a function returned, in one form."""
     if not isinstance(control, Control):
-        raise ValueError(f"control: {control!r} of the controller must be a Control(effort=…)")
+        raise ValueError(f"control: {brief(control)} of the controller must be a Control(effort=…)")
     return expanded(with_control(system, state, control), state.time.ndim)

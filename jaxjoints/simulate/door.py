@@ -9,13 +9,13 @@ import numpy as np
 from jax import Array
 
 from ..algebra.compiler import is_traced
-from ..algebra.options import check_kind
+from ..algebra.options import brief, check_kind
 from ..algebra.pytree import expand, replace
 from ..assembly.impulses import row_forces_sizes
 from ..assembly.layout import engagement_size
 from ..build.checks.values import precision, read_numbers
 from ..couplings.contact import DIRECTIONS
-from ..model.batch import batch_shape
+from ..model.batch import batch_shape, check_records
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, State, control_ranks
 from ..model.system import READ_CONTACTS, System
 from ..schemes.scheme import Scheme
@@ -102,7 +102,7 @@ def read_count(call: str, name: str, value: Any) -> int:
     try:
         count = operator.index(value)
     except TypeError:
-        raise ValueError(f"{call}: {name} {value!r} must be a whole number") from None
+        raise ValueError(f"{call}: {name} {brief(value)} must be a whole number") from None
     if count < 1:
         raise ValueError(f"{call}: {name} {value} must be >= 1")
     return count
@@ -110,18 +110,14 @@ def read_count(call: str, name: str, value: Any) -> int:
 
 def _check_records(call: str, system: Any, state: Any, control: Any) -> None:
     """Raise ValueError for arguments of other types than System, State and Control."""
-    if isinstance(system, State) and isinstance(state, System):
-        raise ValueError(f"{call}: system and state are exchanged; call {call}(system, state, …)")
-    for name, value, kind in (("system", system, System), ("state", state, State)):
-        if not isinstance(value, kind):
-            raise ValueError(f"{call}: {name} {value!r} must be a {kind.__name__}, see `build`")
+    check_records(call, system, state)
     if isinstance(control, (list, tuple)):
         raise ValueError(
             f"{call}: controls are a {type(control).__name__}; give one Control whose arrays have "
             "a time axis in front: jax.tree.map(lambda *x: jnp.stack(x), *controls)"
         )
     if control is not None and not isinstance(control, Control):
-        raise ValueError(f"control: {control!r} must be a Control(effort=…), or None")
+        raise ValueError(f"control: {brief(control)} must be a Control(effort=…), or None")
 
 
 def _floats(leaf: Any, dtype: np.dtype) -> Array:
@@ -141,7 +137,9 @@ def _numbers(control: Control, dtype: np.dtype) -> Control:
         try:
             read[name] = _floats(value, dtype)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"control: {name} {value!r} must be an array of numbers") from error
+            raise ValueError(
+                f"control: {name} {brief(value)} must be an array of numbers"
+            ) from error
     return replace(control, **read)
 
 

@@ -12,13 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.dense import multiply
-from ..algebra.options import near_matches
+from ..algebra.options import brief, near_matches
 from ..algebra.pytree import expand, expand_trailing, map_trailing, static, struct
 from ..algebra.spatial import Pose, cross
 from ..build.checks.values import read_numbers
 from ..couplings.contact import DIRECTIONS
 from ..laws.law import Law
+from ..model.batch import check_records
 from ..model.kinematics import coordinate_indices, system_kinematics
 from ..model.measures import body_poses, coordinates, energy, gaps, momentum
 from ..model.state import Info, State
@@ -150,6 +152,7 @@ class Readout:
         )
 
 
+@public
 def readout(
     system: System,
     *,
@@ -214,6 +217,7 @@ def readout(
     )
 
 
+@public
 def reaction(
     system: System,
     state: State,
@@ -240,6 +244,8 @@ def reaction(
 
     Raises: ValueError for unknown axes and for a point of another form.
     """
+    check_records("reaction", system, state)
+    _check_info(system, state, info)
     _check_frame(axes, point)
     batch = state.time.ndim
     if joint in system.topology.contacts:
@@ -279,8 +285,10 @@ def _of_contact(system: System, state: State, info: Info, name: str) -> Array:
     return multiply(frame.wrenches(range(DIRECTIONS)), force)
 
 
+@public
 def energies(system: System, state: State) -> Energies:
     """Kinetic energy, energy of gravity, and energy in the springs of all laws [J]."""
+    check_records("energies", system, state)
     kinetic, gravity = energy(system, state)
     springs = [jnp.zeros_like(kinetic)]
     groups = (*system.groups, *system.transmissions, *system.contacts)
@@ -337,6 +345,8 @@ def _names(
     """
     if isinstance(chosen, bool):
         return known if chosen else ()
+    if not isinstance(chosen, (str, Iterable)):
+        raise ValueError(f"readout: {field} {brief(chosen)} must be names of {kind}s, or True")
     names = (chosen,) if isinstance(chosen, str) else tuple(chosen)
     for name in names:
         if name not in known:
@@ -345,6 +355,19 @@ def _names(
                 hint = "it is a contact, which has a gap and no coordinates; give gaps=…"
             raise ValueError(f"readout: {field} {name!r} is no {kind}; {hint}")
     return names
+
+
+def _check_info(system: System, state: State, info: Any) -> None:
+    """Raise ValueError for what is no `Info` of a step to this state."""
+    if not isinstance(info, Info):
+        raise ValueError(f"reaction: info {brief(info)} must be the Info that `step` returns")
+    sizes = (6, len(system.topology.joints), *jnp.shape(state.time))
+    if jnp.shape(info.wrench) != sizes:
+        raise ValueError(
+            f"reaction: info.wrench has shape {jnp.shape(info.wrench)}; it must be {sizes}, of the "
+            "step to this state. Of many times, in front, read it with jax.vmap over state and "
+            "info, or record=readout(system, reactions=…)"
+        )
 
 
 def _check_frame(axes: Any, point: Any) -> None:

@@ -10,14 +10,17 @@ from jax import Array
 from jax.sharding import NamedSharding
 from jax.tree_util import Partial
 
+from ..algebra.calls import public
 from ..algebra.compiler import is_traced
 from ..algebra.devices import computed_where, dealt_out, placement
+from ..algebra.options import brief
 from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
 from ..schemes.scheme import Scheme
+from .captured import OF_CONTROLLER, OF_RECORD, check_captured, noted
 from .compilation import warn_of_compilation, warn_of_placement
 from .controller import Controller, Course, control_of, started
 from .door import (
@@ -76,6 +79,7 @@ def rollout(
 ) -> tuple[State, Any, Controller]: ...
 
 
+@public
 @computed_where("state")
 def rollout(
     system: System,
@@ -136,6 +140,11 @@ def rollout(
     counts = _counts(steps, substeps, record_every, checkpoint, intervals, by_function)
     first = None if intervals is None else jax.tree.map(lambda x: x[0], arrays)
     batch = batch_shape(system, state, first)
+    if by_function:
+        function = controls.function if isinstance(controls, Controller) else controls
+        check_captured("rollout", "controller", function, batch, OF_CONTROLLER)
+    if record is not None and not isinstance(record, Readout):
+        check_captured("rollout", "record", record, batch, OF_RECORD)
     state = full(state, batch)
     dt = jnp.asarray(dt, state.position.dtype)
     if not is_traced((system, state, dt)):
@@ -168,7 +177,7 @@ def _ready(function: Any) -> Any:
 def _check_record(record: Any) -> None:
     if record is not None and not callable(record):
         raise ValueError(
-            f"rollout: record {record!r} must be a function of (state, info), or a readout: "
+            f"rollout: record {brief(record)} must be a function of (state, info), or a readout: "
             "record=readout(system, coordinates=True)"
         )
 
@@ -296,7 +305,8 @@ def _run(
             return state
         if isinstance(record, Readout):
             return record(system, state, info)
-        return map_trailing(lambda state, info: record(state, info), len(batch), state, info)
+        each = partial(map_trailing, lambda state, info: record(state, info), len(batch))
+        return noted("record", state, each, state, info)
 
     def unit(carry, controls):
         """Intervals between two records."""

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import NamedSharding
 
+from ..algebra.calls import public
 from ..algebra.devices import computed_where, on_each_device, placement
 from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
@@ -21,6 +22,7 @@ from .surface import measured
 DEFAULT_SCHEME = SemiImplicitEuler()
 
 
+@public
 @computed_where("state")
 def step(
     system: System,

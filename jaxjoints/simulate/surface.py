@@ -1,6 +1,5 @@
 """What lies on the surfaces of the joints: projected positions, and speeds of coordinates."""
 
-import warnings
 from functools import partial
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.calls import public, warn
 from ..algebra.compiler import is_traced
 from ..algebra.pytree import replace
 from ..algebra.spatial import quat_rotate
@@ -41,6 +41,7 @@ from .isolation import chosen, without
 OPEN, CLOSING = 1e-3, 0.1
 
 
+@public
 def project(
     system: System, state: State, *, iterations: int = 3, velocities: bool = False
 ) -> State:
@@ -60,6 +61,7 @@ def project(
     return state
 
 
+@public
 def speeds(system: System, state: State) -> Array:
     """Speeds q̇ [m/s or rad/s] of all coordinates on the joints' surfaces, (coordinates, *batch).
 
@@ -71,6 +73,7 @@ def speeds(system: System, state: State) -> Array:
     return _all_speeds(*entered("speeds", system, state)[:2])
 
 
+@public
 def contact_speeds(system: System, state: State) -> Array:
     """Speeds of the contacts along their directions (see `ContactGeometry`): the rate of the gap,
     slip along both tangents [m/s], rolling about them and spin [rad/s], shape (6, contacts,
@@ -130,10 +133,9 @@ def _warn_of_gaps(system: System, before: Array, after: Array) -> None:
     )
     for name, first, error in zip(names, before, after, strict=True):
         if not error <= max(START_ERROR, min(OPEN, CLOSING * first)):
-            warnings.warn(
+            warn(
                 f"project: {name} is open by {error:.3g} m or rad; take more iterations, or start "
-                "from a pose nearer to where it closes",
-                stacklevel=3,
+                "from a pose nearer to where it closes"
             )
 
 

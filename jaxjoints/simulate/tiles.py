@@ -1,7 +1,6 @@
 """Tiles: parts of a batch that stay in the cache of a CPU core, distributed over all cores."""
 
 import os
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from ..algebra.calls import public, warn
 from ..algebra.compiler import platform
 from ..algebra.devices import holders, on_each_device
 from ..model.system import System
@@ -23,6 +23,7 @@ WIDEST_TILE = 128
 _told: set[tuple[str, int, int]] = set()
 
 
+@public
 def use_all_cores(count: int | None = None) -> int:
     """Let rollouts of a batch use several cores of the CPU.
 
@@ -133,10 +134,9 @@ def _dealt(call: str, batch: int, tile: int) -> NamedSharding | None:
     # Fewer environments on each core gain little, see `default_tile`.
     if share >= max(8, tile) and (call, batch, count) not in _told:
         _told.add((call, batch, count))
-        warnings.warn(
+        warn(
             f"{call}: {count} cores cannot share {batch} environments evenly, so one core computes "
-            f"them all; take {share * count} or {(share + 1) * count}",
-            stacklevel=4,
+            f"them all; take {share * count} or {(share + 1) * count}"
         )
     return None
 

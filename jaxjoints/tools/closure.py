@@ -25,6 +25,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.calls import public
 from ..algebra.compiler import is_traced
 from ..algebra.options import near_matches
 from ..algebra.pytree import replace, struct
@@ -32,7 +33,7 @@ from ..algebra.spatial import quat_conjugate, quat_multiply, quat_rotate
 from ..assembly.group_rows import Interval
 from ..assembly.layout import mechanism_of
 from ..assembly.problem import row_problem
-from ..build.checks.values import common_batch, read_by_name, read_coordinates
+from ..build.checks.values import common_batch, read_by_name, read_coordinates, read_mapping
 from ..model.batch import batch_shape
 from ..model.kinematics import (
     Mechanism,
@@ -144,6 +145,7 @@ class AssemblyError(ValueError):
         self.state, self.closure = state, closure
 
 
+@public
 def assemble(
     system: System,
     state: State,
@@ -189,7 +191,10 @@ def assemble(
     iterations = read_count("assemble", "iterations", iterations)
     system, state, _ = entered("assemble", system, state)
     numbers = _numbers(system, q, qd, weights)
-    held = {name: _held(system, name, goal) for name, goal in (goals or {}).items()}
+    held = {
+        name: _held(system, name, goal)
+        for name, goal in read_mapping("goals", goals, "goal", ()).items()
+    }
     shapes = [batch_shape(system, state, None)]
     shapes += [x.shape[1:] for x in jax.tree.leaves((numbers, held))]
     state = full(state, common_batch("assemble", shapes))
@@ -199,6 +204,7 @@ def assemble(
     return state, closure
 
 
+@public
 def inverse_kinematics(
     system: System,
     state: State,

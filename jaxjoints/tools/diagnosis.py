@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..algebra.calls import public
 from ..algebra.compiler import QUICK
 from ..couplings.contact import DIRECTIONS
 from ..model.groups import ConstraintGroup, ContactGroup, JointGroup, TransmissionGroup
@@ -89,6 +90,7 @@ class Diagnosis:
         return "\n".join([self.tables, *(f"! {finding}" for finding in self.findings)])
 
 
+@public
 def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
     """How a mechanism can move at a state, which rows are redundant, and what may be wrong.
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import replace
 from ..algebra.spatial import Pose
 from ..model.measures import body_poses, coordinates
@@ -209,6 +210,7 @@ class Live:
                     slider.value = float(np.clip(q[i], slider.min, slider.max))
 
 
+@public
 def live(
     system: System,
     state: State,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..algebra.calls import public
 from ..build.checks.values import near_matches
 from ..model.system import System
 from ..models.geometry import Mesh, Visual
@@ -54,6 +55,7 @@ class View:
         return "\n".join([size, *self.notes])
 
 
+@public
 def view(
     system: System,
     trajectory: Any,

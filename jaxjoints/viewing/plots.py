@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..algebra.calls import public
 from ..build.checks.values import near_matches
 from ..model.measures import coordinate_limits
 from ..model.system import System
@@ -23,6 +24,7 @@ LEAST_ERROR = 1e-17
 BEYOND, MANY = 0.12, 0.45
 
 
+@public
 def coordinates(
     system: System,
     trajectory: Any,
@@ -79,6 +81,7 @@ def coordinates(
     return _labelled(ax, "time [s]", f"coordinate [{_units(motion, chosen)}]", len(chosen))
 
 
+@public
 def energy(system: System, trajectory: Any, *, ax: Any = None, environments: Any = None) -> Any:
     """Kinetic energy, energy of gravity and of springs, and their sum over time.
 
@@ -94,6 +97,7 @@ def energy(system: System, trajectory: Any, *, ax: Any = None, environments: Any
     return _labelled(ax, "time [s]", "energy [J]", 4)
 
 
+@public
 def errors(
     system: System,
     trajectory: Any,
@@ -116,6 +120,7 @@ def errors(
     return _labelled(ax, "time [s]", "error [m or rad]", len(names))
 
 
+@public
 def phase(
     system: System,
     trajectory: Any,
@@ -144,6 +149,7 @@ def phase(
     return _labelled(ax, f"coordinate [{unit}]", f"speed [{speed}]", len(chosen))
 
 
+@public
 def losses(losses: Any, *, ax: Any = None, label: str = "loss") -> Any:
     """Losses over iterations on a logarithmic scale: each start thin, the best so far thick.
 

@@ -20,6 +20,13 @@ def chain():
 
 
 @pytest.fixture(scope="module")
+def info(chain):
+    """What a step of the chain did, by its shapes alone."""
+    system, state = chain
+    return jax.eval_shape(lambda: step(system, state, dt=DT)[1])
+
+
+@pytest.fixture(scope="module")
 def advanced(chain):
     """One step of the chain, compiled once for all who ask."""
     return jax.jit(lambda system, state, dt: step(system, state, dt=dt))
@@ -96,6 +103,55 @@ class TestSentences:
     def test_a_wrong_argument_is_named(self, chain, call, words):
         with pytest.raises(ValueError, match=words):
             call(*chain)
+
+    @pytest.mark.parametrize(
+        ("call", "words"),
+        [
+            (lambda s, x: step((s, x), x, dt=DT), r"system .a tuple of System, State. must be a"),
+            (
+                lambda s, x: step(s, (s, x), dt=DT),
+                r"state .* must be a State; build return",
+            ),
+            (
+                lambda s, x: jj.coordinates(s, (x, None)),
+                "state .*; step and rollout return",
+            ),
+            (lambda s, x: jj.coordinates(x, s), r"exchanged; call coordinates\(system, state"),
+            (lambda s, x: jj.reaction(s, x, None, "joint0"), "info None must be the Info"),
+            (lambda s, x: replicate((s, x), 3), "replicate: state .* must be a State"),
+        ],
+        ids=lambda x: x if isinstance(x, str) else "",
+    )
+    def test_what_is_no_record_is_shown_in_a_few_words(self, chain, call, words):
+        with pytest.raises(ValueError, match=words) as error:
+            call(*chain)
+        assert len(str(error.value)) < 200
+
+    @pytest.mark.parametrize("batch", [(), (5,)])
+    @pytest.mark.parametrize("times", [2, 3, 4])
+    def test_times_in_front_are_told(self, chain, info, batch, times):
+        system, state = chain
+        states = jax.tree.map(lambda x: jnp.stack([x] * times), replicate(state, *batch))
+        calls = {
+            **{f.__name__: f for f in (jj.coordinates, jj.energies, jj.body_poses, jj.speeds)},
+            "step": lambda system, state: step(system, state, dt=DT),
+            "reaction": lambda system, state: jj.reaction(system, state, info, "joint0"),
+            "replicate": lambda system, state: replicate(state, 3),
+        }
+        for name, call in calls.items():
+            with pytest.raises(ValueError, match=f"{name}: the state has {times} times in front"):
+                call(system, states)
+
+    def test_times_in_front_are_read_by_vmap(self, chain):
+        system, state = chain
+        states = jax.tree.map(lambda x: jnp.stack([x] * 4), state)
+        assert jax.vmap(lambda x: jj.coordinates(system, x))(states).shape == (4, 2)
+
+    def test_an_info_of_other_times_is_told(self, chain, info):
+        system, state = chain
+        many = jax.tree.map(lambda x: jnp.zeros((4, *x.shape)), info)
+        with pytest.raises(ValueError, match=r"wrench has shape \(4, 6, 2\); it must be \(6, 2"):
+            jj.reaction(system, state, many, system.topology.joints[0])
 
     def test_a_state_of_a_system_with_other_laws(self, chain):
         system, state = chain

@@ -1,12 +1,12 @@
 """Reads the mass and the inertia of a body that a user passes, and says why they are unphysical."""
 
-import warnings
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ...algebra.calls import warn
 from ...algebra.compiler import is_traced
 from .values import read_numbers
 
@@ -118,10 +118,9 @@ def _physical_inertia(
                 "allow_unphysical=True"
             )
         raised = moments + np.array([lack / 2, lack / 2, 0.0])
-        warnings.warn(
+        warn(
             f"{owner}: principal moments {shown} {point} raised to {raised.tolist()} by "
-            "balance_inertia=True",
-            stacklevel=4,
+            "balance_inertia=True"
         )
         return axes * raised @ axes.T
     return matrix

@@ -1,13 +1,13 @@
 """Reads a coupling: tries its functions once, and finds limits that its angles cannot reach."""
 
 import dataclasses
-import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...algebra.calls import warn
 from ...algebra.compiler import is_traced
 from ...couplings.contact import ContactGeometry
 from ...couplings.coupling import Coupling
@@ -69,7 +69,7 @@ def read_coupling(owner: str, coupling: Any, strict: bool) -> tuple[Coupling, li
         if doubt and strict:
             raise ValueError(f"{owner}: {kind}.{doubt}")
         if doubt:
-            warnings.warn(f"{owner}: {kind}.{doubt}", stacklevel=3)
+            warn(f"{owner}: {kind}.{doubt}")
     notes = []
     for field in dataclasses.fields(as_passed):
         before, after = getattr(as_passed, field.name), getattr(coupling, field.name)
@@ -90,11 +90,10 @@ def warn_of_one_component(owner: str, coupling: Coupling, laws: tuple[Law, ...])
     """Warn of limits on the first component of a rotation vector alone, which hardly bound it."""
     limited = {law.coordinate for law in laws if isinstance(law, Limits)}
     if isinstance(coupling, Ball) and limited == {0}:
-        warnings.warn(
+        warn(
             f"{owner}: Limits act on coordinate 0 alone, the first component of the rotation "
             "vector of a Ball; give `coordinate=` for each that is meant, or a SwingCone for a "
-            "cone, or take a Gimbal for limits about three axes",
-            stacklevel=3,
+            "cone, or take a Gimbal for limits about three axes"
         )
 
 

@@ -1,12 +1,12 @@
 """Reads what a joint has beside coupling and laws: bodies, softness, attachment, switch, effort."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from ...algebra.calls import warn
 from ...algebra.compiler import is_traced
 from ...algebra.options import near_matches
 from ...algebra.pytree import replace
@@ -59,10 +59,9 @@ def warn_of_mass_ratio(owner: str, bodies: Mapping[str, BodySpec], names: Sequen
         return
     light, heavy = (of(masses, key=lambda name: masses[name]) for of in (min, max))
     if masses[heavy] > MASS_RATIO * masses[light]:
-        warnings.warn(
+        warn(
             f"{owner}: {light!r} of {masses[light]:g} kg and {heavy!r} of {masses[heavy]:g} kg "
-            f"differ by more than {MASS_RATIO:g} in mass; the solve loses that many digits",
-            stacklevel=3,
+            f"differ by more than {MASS_RATIO:g} in mass; the solve loses that many digits"
         )
 
 

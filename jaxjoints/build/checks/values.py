@@ -6,7 +6,6 @@ shape alone. What numbers could not be checked shows later, in `Info.cause` and 
 """
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -16,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ...algebra.calls import warn
 from ...algebra.compiler import is_traced, traces_constants
-from ...algebra.options import near_matches
+from ...algebra.options import brief, near_matches
 from ...algebra.pytree import replace
 from ...algebra.spatial import Pose, quat_from_matrix, quat_normalize
 
@@ -71,15 +71,31 @@ def read_by_name(
 
     field: what the values are, for errors; element: "joint" or "body"; names: the known names
 
-    Raises: ValueError for a name that is not known.
+    Raises: ValueError for what is no mapping, and for a name that is not known.
     """
     result = {}
-    for name, value in (values or {}).items():
+    for name, value in read_mapping(field, values, element, names).items():
         if name not in names:
             hint = near_matches(name, names)
             raise ValueError(f"{field}: there is no {element} {name!r}; {hint}")
         result[name] = read(f"{element} {name!r}", name, value)
     return result
+
+
+def read_mapping(field: str, values: Any, element: str, names: Iterable[str]) -> Mapping[str, Any]:
+    """Values by names, none for None; ValueError for what is no mapping.
+
+    field, element, names: as in `read_by_name`
+    """
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        example = next(iter(names), element)
+        raise ValueError(
+            f"{field} {brief(values)} must be a mapping from names to values: "
+            f"{field}={{{example!r}: …}}, one {element} or several"
+        )
+    return values
 
 
 def read_names(
@@ -89,6 +105,8 @@ def read_names(
 
     element: "joint" or "body"; rule: the order in which elements are added, for errors
     """
+    if not isinstance(names, (str, Iterable)):
+        raise ValueError(f"{owner}: {brief(names)} must be a name of a {element}, or several")
     names = (names,) if isinstance(names, str) else tuple(names)
     for i, name in enumerate(names):
         if name not in known:
@@ -130,7 +148,9 @@ def read_numbers(
     try:
         numbers = jnp.asarray(value) if is_traced(value) else np.asarray(value, float)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{owner}: {field} {value!r} must be numbers of shape {shape}") from error
+        raise ValueError(
+            f"{owner}: {field} {brief(value)} must be numbers of shape {shape}"
+        ) from error
     lead = numbers.shape[: len(shape)] if batched else numbers.shape
     if lead != shape:
         more = " (batch axes may follow)" if batched else ""
@@ -243,7 +263,7 @@ def float_leaves(name: str, value: Any) -> Any:
         return float_array(value)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{name} {value!r} must be numbers; mark a field that is not with `static()`"
+            f"{name} {brief(value)} must be numbers; mark a field that is not with `static()`"
         ) from error
 
 
@@ -267,10 +287,9 @@ def _read_quaternion(owner: str, field: str, quaternion: Any, batched: bool) -> 
                 f"length is off by {off:.3g}"
             )
         if off > 1e-3:
-            warnings.warn(
+            warn(
                 f"{owner}: {field} quaternion {quaternion} normalized, its length was off by "
-                f"{off:.3g}",
-                stacklevel=4,
+                f"{off:.3g}"
             )
         numbers = numbers / length
     return quat_normalize(float_array(numbers))
