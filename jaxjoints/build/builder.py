@@ -118,6 +118,7 @@ class SystemBuilder:
         self._constraints: dict[str, ConstraintSpec] = {}
         self._contacts: dict[str, ContactSpec] = {}
         self._notes: list[str] = []
+        self._lenient: list[str] = []
 
     @property
     def bodies(self) -> tuple[str, ...]:
@@ -186,6 +187,7 @@ class SystemBuilder:
             moving=not prescribed,
         )
         self._add("body", self._bodies, name, body)
+        self._lenient += [owner] if allow_unphysical else []
         return name
 
     @public
@@ -273,6 +275,7 @@ class SystemBuilder:
         )
         self._add("joint", self._joints, name, joint)
         self._notes += coupling_notes + law_notes + notes_on_turns(owner, coupling, laws)
+        self._lenient += [owner] if allow_active else []
         warn_of_one_component(owner, coupling, laws)
         warn_of_mass_ratio(owner, self._bodies, (child, parent))
         return name
@@ -355,6 +358,7 @@ class SystemBuilder:
         spec = TransmissionSpec(transmission, joints, laws, rows, switch)
         self._add("transmission", self._transmissions, name, spec)
         self._notes += notes
+        self._lenient += [owner] if allow_active else []
         ends = [end for j in joints for end in (self._joints[j].child, self._joints[j].parent)]
         warn_of_mass_ratio(owner, self._bodies, ends)
         return name
@@ -446,6 +450,7 @@ class SystemBuilder:
             contacts=tuple(self._contacts),
             moving=tuple(body.moving for body in bodies.values()),
             notes=tuple(self._notes),
+            lenient=tuple(self._lenient),
         )
         system = System(
             mass=stacked([body.mass for body in bodies.values()]),

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterable
+from itertools import starmap, zip_longest
 from typing import Any
 
 import jax
@@ -16,8 +17,10 @@ from ..algebra.pytree import replace
 from ..couplings.coupling import Coupling
 from ..laws.fields import Field
 from ..laws.law import Law
+from ..laws.limits import Limits
 from ..model.articulation import articulation
 from ..model.system import System, located
+from .checks.changed import check_change
 from .checks.values import read_pose
 
 # What each element has beside the fields of its record, and what stands for several of these.
@@ -47,8 +50,10 @@ def with_joint(self: System, name: str, **changes: Any) -> System:
     A field that is None in a new record keeps the value that it had.
 
     Raises: KeyError for an unknown name; ValueError naming joint and field for a record of another
-        type, for what the joint was built without, and for a `cfm` where coordinates hold the joint
-        because it was built rigid (see `SystemBuilder.joint`, tree).
+        type, for what the joint was built without, for a `cfm` where coordinates hold the joint
+        because it was built rigid (see `SystemBuilder.joint`, tree), and for numbers that the
+        builder refuses, unless it was told `allow_active`. Traced numbers are not refused:
+        `Info.cause` says PARAMETERS.
 
     >>> from jaxjoints import Hinge, Limits, SystemBuilder
     >>> world = SystemBuilder()
@@ -166,11 +171,15 @@ def _changed(
         field: _fitted(
             f"{owner}: {field}",
             getattr(old, field),
-            _read(owner, field, value),
+            _read(owner, field, value, old, shapes),
             getattr(shapes, field),
         )
         for field, value in new.items()
     }
+    for field, value in read.items():
+        ranks_of_one = jax.tree.map(len, getattr(shapes, field), is_leaf=is_shape_of_one)
+        lenient = owner in system.topology.lenient
+        check_change(owner, field, value, ranks_of_one, lenient=lenient)
     changed = groups[g].with_member(i, read, ranks)
     return replace(system, **{kind: (*groups[:g], changed, *groups[g + 1 :])})
 
@@ -186,14 +195,22 @@ def _check_softness(system: System, name: str, cfm: Any) -> None:
         )
 
 
-def _read(owner: str, field: str, value: Any) -> Any:
-    """A change in the form of the group's field."""
+def _read(owner: str, field: str, value: Any, old: Any, shapes: Any) -> Any:
+    """A change in the form of the group's field.
+
+    old: the element as it was; shapes: of its numbers without batch axes
+    """
     if field in ("frame_C", "frame_D"):
         pose = read_pose(owner, field, value, batched=True)
         batch = jnp.broadcast_shapes(pose.p.shape[1:], pose.q.shape[1:])
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (x.shape[0], *batch)), pose)
     if field == "laws":
-        return tuple(value) if isinstance(value, Iterable) else (value,)
+        laws = tuple(value) if isinstance(value, Iterable) else (value,)
+        return tuple(starmap(_standard, zip_longest(laws, old.laws[: len(laws)])))
+    if field in ("erp", "cfm", "max_effort") and value is not None and np.ndim(value) == 0:
+        # One number for all rows or coordinates, as the builder takes it.
+        shape = getattr(shapes, field)
+        return value if shape is None else jnp.broadcast_to(jnp.asarray(value, float), shape)
     return value.normalized() if isinstance(value, Coupling) else value
 
 
@@ -242,6 +259,14 @@ def _fitted(path: str, old: Any, new: Any, shape: Any) -> Any:
     return replace(old, **read)
 
 
+def _standard(new: Any, old: Any) -> Any:
+    """A law in the form of the builder: soft limits have no largest correction."""
+    if isinstance(new, Limits) and isinstance(old, Limits) and old.max_correction is None:
+        if new.max_correction == type(new).max_correction:
+            return replace(new, max_correction=None)
+    return new
+
+
 def _number(path: str, value: Any, shape: tuple[int, ...]) -> jax.Array:
     try:
         number = jnp.asarray(value, jnp.result_type(float))
@@ -261,6 +286,14 @@ def _kind(value: Any) -> str:
 def law_name(law: Law) -> str:
     """The type of a law as an argument: `spring_damper` for a `SpringDamper`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(law).__name__).lower()
+
+
+def is_shape_of_one(value: Any) -> bool:
+    """Whether a value is the shape of a number of one element, () for one number, and no records.
+
+    Laws are a tuple of records; without laws nothing is to be told apart.
+    """
+    return isinstance(value, tuple) and all(isinstance(size, int) for size in value)
 
 
 def is_shape(value: Any) -> bool:

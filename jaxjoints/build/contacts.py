@@ -81,6 +81,7 @@ def add_contact(
         )
         self._add("contact", self._contacts, one, spec)
         self._notes += notes
+        self._lenient += [f"contact {one!r}"] if allow_active else []
     warn_of_mass_ratio(owner, self._bodies, (child, parent))
     return tuple(names)
 

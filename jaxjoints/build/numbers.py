@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.options import near_matches
+from ..algebra.options import brief, near_matches
 from ..algebra.pytree import replace, struct
 from ..model.groups import with_entry
 from ..model.system import System
 from .changes import law_name
-from .checks.values import read_mapping
+from .checks.changed import check_body_change
+from .checks.values import read_mapping, read_numbers
 
 # Kinds of elements that have numbers, as fields of `Topology`.
 KINDS = {
@@ -81,7 +82,9 @@ def with_numbers(self: System, numbers: Mapping[str, Any]) -> System:
 
     numbers: by paths as those of `System.number`; "body.arm" takes a `BodyInertia`
 
-    Raises: ValueError for an unknown path, with near matches, and for shapes that do not fit.
+    Raises: ValueError for an unknown path, with near matches, for shapes that do not fit, and for
+        numbers that the builder refuses, unless it was told to take such (`allow_active`,
+        `allow_unphysical`). Traced numbers are not refused: `Info.cause` says PARAMETERS.
 
     >>> from jaxjoints import Hinge, Limits, SystemBuilder
     >>> world = SystemBuilder()
@@ -97,7 +100,8 @@ def with_numbers(self: System, numbers: Mapping[str, Any]) -> System:
     for path, value in read_mapping("numbers", numbers, "path", example).items():
         kind, name, fields = _place(system, path)
         if kind == "gravity":
-            system = replace(system, gravity=jnp.asarray(value, system.gravity.dtype))
+            read = read_numbers("system", "gravity", value, (3,), batched=True)
+            system = replace(system, gravity=jnp.asarray(read, system.gravity.dtype))
         elif kind == "body":
             system = _with_body(system, path, name, fields, value)
         else:
@@ -144,14 +148,20 @@ def _of_body(system: System, path: str, name: str, fields: list[str]) -> Any:
 def _with_body(system: System, path: str, name: str, fields: list[str], value: Any) -> System:
     """The system with numbers of a body replaced."""
     _check_body(path, fields)
-    i, changes = system.body(name), {}
+    if not fields and not isinstance(value, BodyInertia):
+        raise ValueError(f"path {path!r}: {brief(value)} must be a BodyInertia(mass, com, inertia)")
+    i, changes, parts = system.body(name), {}, {}
+    owner = f"body {name!r}"
     for j, field in OF_BODY:
         if fields and field != fields[0]:
             continue
-        part = jnp.asarray(value if fields else getattr(value, field), system.mass.dtype)
-        if part.shape[:j] != (3,) * j:
-            raise ValueError(f"path {path!r}: {field} has shape {part.shape}; give {(3,) * j}")
+        new = value if fields else getattr(value, field)
+        parts[field] = read_numbers(owner, field, new, (3,) * j, batched=True)
+        part = jnp.asarray(parts[field], system.mass.dtype)
         changes[field] = with_entry(getattr(system, field), i, part, j + 1)
+    if system.topology.moving[i]:
+        lenient = owner in system.topology.lenient
+        check_body_change(owner, parts.get("mass"), parts.get("inertia"), lenient=lenient)
     return replace(system, **changes)
 
 

@@ -18,6 +18,9 @@ from ..algebra.pytree import struct
 from ..solve.forces import Bound, Hard, Latch, RowLaw
 from .engagement import Engagement
 
+# Fields of laws that feed energy into the system if they are negative.
+PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
+
 
 @struct
 class CoordinateState:

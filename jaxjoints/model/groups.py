@@ -29,6 +29,8 @@ class Topology:
     moving: for each body True, or False if its motion is prescribed
     shapes: of each leaf of the system as it was built, without batch axes
     notes: what the builder changed in the arguments of the user, a sentence each
+    lenient: elements such as "joint 'knee'" that the builder was told to take although their laws
+        feed energy in (`allow_active`), or no rigid body has their inertia (`allow_unphysical`)
     """
 
     bodies: tuple[str, ...]
@@ -40,6 +42,7 @@ class Topology:
     contacts: tuple[str, ...] = ()
     shapes: tuple[tuple[int, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    lenient: tuple[str, ...] = ()
 
     @cached_property
     def _hash(self) -> int:

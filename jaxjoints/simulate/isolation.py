@@ -21,6 +21,7 @@ from jax.lax import stop_gradient
 from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, materialize
 from ..algebra.pytree import replace
 from ..assembly.layout import layout
+from ..laws.law import PASSIVE
 from ..model.external import settled
 from ..model.kinematics import Mechanism, coordinate_indices, with_unit_quaternions
 from ..model.state import Cause, Control, Info, State
@@ -35,6 +36,10 @@ UNSOLVED = 0.1
 LONGEST = 1.0
 # Square of the length of a quaternion below which it names no rotation.
 SHORTEST = 1e-6
+# Rounding of an inertia, in units of the float type's precision.
+ROUNDING = 1e2
+# Fields of couplings that are directions.
+AXES = ("axis", "axis_C", "axis_D", "normal")
 # Name of what reverse differentiation keeps of a step beside its start (see `_contained`).
 _OUTCOME = "outcome"
 
@@ -200,8 +205,11 @@ def _reach(state: State) -> Array:
 
 
 def _unsound_parameters(system: System, batch: tuple[int, ...]) -> Array:
-    """True for environments of which a number of the system is not finite, a mass not > 0 or an
-    inertia not positive definite, shape (*batch).
+    """True for environments with a number that no mechanism has, shape (*batch): one that is not
+    finite, a mass not > 0, an inertia that is not symmetric, not positive definite or of no rigid
+    body; a joint's axis of length 0, a lower bound above the upper one, a law that feeds energy in.
+
+    Elements that the builder was told to take in spite of these rules may break them.
     """
     leaves = zip(jax.tree.leaves(system), system.topology.ranks, strict=True)
     wrong = [~_all(jnp.isfinite(leaf), leaf.ndim - rank) for leaf, rank in leaves]
@@ -210,7 +218,60 @@ def _unsound_parameters(system: System, batch: tuple[int, ...]) -> Array:
     (a, d, e), (_, b, f), (_, _, c) = inertia
     minors = a, a * b - d * d, a * (b * c - f * f) - d * (d * c - e * f) + e * (d * f - b * e)
     wrong += [~_all(x > 0, x.ndim - 1) for x in (mass, *minors)]
+    wrong += [~_all(sound, sound.ndim - 1) for sound in _rigid(system)]
+    wrong += [~_all(sound, sound.ndim - 1) for sound in _in_order(system)]
     return reduce(jnp.logical_or, wrong, jnp.zeros(batch, bool))
+
+
+def _rigid(system: System) -> list[Array]:
+    """Whether rigid bodies have the inertias of moving bodies, to rounding, (bodies, *batch).
+
+    An inertia I is that of masses where it is symmetric and ½ tr(I) E - I, their second moments,
+    is positive semidefinite: then no principal moment exceeds the sum of the others.
+    """
+    topology = system.topology
+    lenient = np.array([f"body {name!r}" in topology.lenient for name in topology.bodies])
+    which = np.flatnonzero(np.array(topology.moving) & ~lenient)
+    if not len(which):
+        return []
+    (a, d, e), (d_, b, f), (e_, f_, c) = system.inertia[:, :, which]
+    trace = a + b + c
+    least = -ROUNDING * float(jnp.finfo(a.dtype).eps)
+    symmetric = reduce(jnp.maximum, (abs(d - d_), abs(e - e_), abs(f - f_))) <= -least * trace
+    x, y, z = (trace / 2 - moment for moment in (a, b, c))
+    # Principal minors of the second moments, each as a share of a power of the trace.
+    pairs = x * y - d * d, x * z - e * e, y * z - f * f
+    whole = x * (y * z - f * f) - d * (d * z + e * f) - e * (d * f + e * y)
+    sound = [m >= least * trace for m in (x, y, z)] + [m >= least * trace**2 for m in pairs]
+    return [reduce(jnp.logical_and, sound, symmetric & (whole >= least * trace**3))]
+
+
+def _in_order(system: System) -> list[Array]:
+    """Whether axes have a length, bounds are in order and laws passive, (elements, *batch) each."""
+    sound = []
+    for group in system.groups:
+        for name in AXES:
+            axis = getattr(group.coupling, name, None)
+            if isinstance(axis, jax.Array) and axis.ndim >= 2 and axis.shape[0] == 3:
+                sound.append(jnp.sum(axis * axis, axis=0) > 0)
+    topology = system.topology
+    kinds = (
+        (system.groups, topology.joints),
+        (system.transmissions, topology.transmissions),
+        (system.contacts, topology.contacts),
+    )
+    for groups, names in kinds:
+        for group in groups:
+            owners = (f"{group.element} {names[i]!r}" for i in group.members)
+            lenient = np.array([owner in topology.lenient for owner in owners])
+            for law in group.laws:
+                bounds = [getattr(law, side, None) for side in ("lower", "upper")]
+                if all(isinstance(bound, jax.Array) for bound in bounds):
+                    sound.append(bounds[0] <= bounds[1])
+                values = (getattr(law, field, None) for field in PASSIVE)
+                for value in (value for value in values if isinstance(value, jax.Array)):
+                    sound.append((value >= 0) | lenient.reshape(-1, *(1,) * (value.ndim - 1)))
+    return sound
 
 
 def _with_sound_parameters(system: System, wrong: Array) -> System:

@@ -397,6 +397,31 @@ def test_unknown_names_of_a_state_are_refused_with_near_matches():
         system.state(pose={"amr": (0, 0, 0)})
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda s: s.state(q=[0.1]),
+            ("q [0.1]", "mapping", "q={'elbow': …}"),
+        ),
+        (lambda s: s.state(pose=(0, 0, 0)), ("pose (0, 0, 0)", "pose={'arm': …}")),
+        (lambda s: s.state(qd=jnp.ones(1)), ("qd", "mapping", "qd={'elbow': …}")),
+        (lambda s: s.control(effort=1.0), ("effort 1.0", "effort={'elbow': …}")),
+        (lambda s: s.control(wrench=np.zeros(6)), ("wrench", "wrench={'arm': …}")),
+        (lambda s: s.with_numbers([1.0]), ("numbers [1.0]", "{'body.arm.mass': …}")),
+    ],
+)
+def test_values_without_names_are_refused(call, words):
+    system, _ = hinge_on_arm().build()
+    with refused(*words):
+        call(system)
+
+
+def test_numbers_in_place_of_names_are_refused():
+    with refused("'gear'", "3", "must be a name of a joint"):
+        hinge_on_arm().transmission("gear", Mimic(2.0), joints=3)
+
+
 def test_coordinates_of_wrong_number_are_refused():
     with refused("'elbow'", "q", "(2, 2)", "1 numbers"):
         hinge_on_arm(q=[[1.0, 2.0], [3.0, 4.0]]).build()

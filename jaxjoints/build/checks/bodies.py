@@ -43,6 +43,7 @@ def read_inertia(
     symmetrize: bool,
     balance: bool,
     unphysical: bool = False,
+    rounding: float = 0.0,
 ) -> np.ndarray | Array:
     """The inertia matrix about the centre of mass in body axes [kg m²], shape (3, 3).
 
@@ -51,6 +52,7 @@ def read_inertia(
     reference: "com", or "origin" for the origin of the body frame
     prescribed: the body has a prescribed motion; without an inertia it gets the identity
     symmetrize, balance, unphysical: see `SystemBuilder.body`
+    rounding: share of the inertia by which it may miss these rules, beside that of float64
 
     Raises: ValueError for a matrix that no rigid body has: not symmetric, not positive definite, or
         with a principal moment larger than the sum of the two others.
@@ -68,7 +70,7 @@ def read_inertia(
         return _traced_inertia(jnp.asarray(numbers), mass, com, reference)
     matrix = np.diag(numbers) if moments else numbers
     skewness = np.abs(matrix - matrix.T).max()
-    if skewness > 1e-8 * np.abs(matrix).max() and not symmetrize:
+    if skewness > max(1e-8, rounding) * np.abs(matrix).max() and not symmetrize:
         raise ValueError(
             f"{owner}: inertia {matrix.tolist()} must be symmetric (it is off by {skewness:.3g}); "
             "correct it, or give symmetrize=True to take the mean with its transpose"
@@ -79,7 +81,7 @@ def read_inertia(
         # The parallel-axis theorem.
         matrix = matrix - mass * (com @ com * np.eye(3) - np.outer(com, com))
         point += f" (moved there from the origin with com {com.tolist()} and mass {mass})"
-    return _physical_inertia(owner, matrix, point, balance, unphysical)
+    return _physical_inertia(owner, matrix, point, balance, unphysical, max(1e-9, rounding))
 
 
 def _traced_inertia(
@@ -94,7 +96,7 @@ def _traced_inertia(
 
 
 def _physical_inertia(
-    owner: str, matrix: np.ndarray, point: str, balance: bool, unphysical: bool
+    owner: str, matrix: np.ndarray, point: str, balance: bool, unphysical: bool, rounding: float
 ) -> np.ndarray:
     """A symmetric matrix that is the inertia of a rigid body, raised to one with `balance`.
 
@@ -110,7 +112,7 @@ def _physical_inertia(
             + (f" ({zero})" if abs(moments[0]) <= 1e-12 * abs(moments[2]) else "")
         )
     lack = moments[2] - moments[0] - moments[1]
-    if lack > 1e-9 * moments[2] and (balance or not unphysical):
+    if lack > rounding * moments[2] and (balance or not unphysical):
         if not balance:
             raise ValueError(
                 f"{owner}: inertia {point} has principal moments {shown}; the largest must not "

@@ -11,15 +11,12 @@ import numpy as np
 from ...algebra.compiler import is_traced
 from ...algebra.pytree import replace
 from ...laws.drives import Servo
-from ...laws.law import CoordinateState, Law
+from ...laws.law import PASSIVE, CoordinateState, Law
 from ...laws.limits import Limits, Lock
 from ...laws.springs import SpringDamper
 from ...solve.forces import Hard
 from .joints import UNBOUNDED
 from .values import at_once, float_leaves, precision, read_numbers
-
-# Fields of laws that feed energy into the system if they are negative.
-PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
 
 
 @at_once
@@ -68,9 +65,7 @@ def read_laws(
         if law is None:
             notes.append(f"{name}: left out, it has no bound")
             continue
-        problem = None
-        if not is_traced(law):
-            problem = law.check() or (None if allow_active else _energy_source(law))
+        problem = None if is_traced(law) else law_problem(law, allow_active=allow_active)
         if problem:
             raise ValueError(f"{name}: {problem}")
         if type(law) is not type(declared):
@@ -95,6 +90,14 @@ def read_laws(
     _check_normals(owner, [*beside, *checked])
     _check_cones(owner, [*beside, *checked], cones)
     return tuple(checked), notes
+
+
+def law_problem(law: Law, *, allow_active: bool) -> str | None:
+    """What is wrong with the numbers of a law, as a sentence, or None.
+
+    allow_active: accept negative stiffness, damping, friction and inertia
+    """
+    return law.check() or (None if allow_active else _energy_source(law))
 
 
 def _check_force(name: str, law: Law) -> None:

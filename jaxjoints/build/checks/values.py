@@ -227,14 +227,19 @@ def read_record(owner: str, record: Any) -> Any:
     record = float_leaves(name, record)
     if is_traced(record):
         return record
-    problem = record.check()
+    problem = record.check() or finite_problem(record)
     if problem:
         raise ValueError(f"{name} {problem}")
+    return record
+
+
+def finite_problem(record: Any) -> str | None:
+    """Which number of a record is not finite, as a sentence, or None."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(record):
         if not np.isfinite(leaf).all():
             field = jax.tree_util.keystr(path).lstrip(".")
-            raise ValueError(f"{name} {field} {np.asarray(leaf)} must be finite")
-    return record
+            return f"{field} {np.asarray(leaf)} must be finite"
+    return None
 
 
 def float_leaves(name: str, value: Any) -> Any:
