@@ -5,9 +5,10 @@ either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`
 """
 
 from . import dynamics, environments, identification, learning, models, optimization
-from .algebra.pytree import map_trailing, replace, static, struct
+from .algebra.pytree import map_trailing, static, struct
 from .algebra.spatial import Pose
 from .build.builder import SystemBuilder
+from .build.checks.units import UnitWarning
 from .couplings import functions, shapes
 from .couplings.compound import (
     Chain,
@@ -53,7 +54,7 @@ from .laws.softness import (
 from .laws.springs import Damping, SpringDamper
 from .model.external import wrench_at
 from .model.measures import body_poses, coordinates, energy, gaps, joint_errors, momentum
-from .model.state import Cause, Control, Info, RowForces, State, replicate
+from .model.state import Cause, Control, Info, RowForces, State, replace, replicate
 from .model.system import WORLD, System
 from .schemes.rattle import Rattle
 from .schemes.runge_kutta import RungeKutta
@@ -102,6 +103,7 @@ __all__ = [
     "SystemBuilder",
     "WORLD",
     "Pose",
+    "UnitWarning",
     "Softness",
     "Compliance",
     "Bushing",

@@ -55,6 +55,15 @@ def check_not_negative(owner: str, field: str, value: Any) -> None:
         raise ValueError(f"{owner} {field} {value!r} must not be negative")
 
 
+def check_key(owner: str, key: Any) -> None:
+    """Raise ValueError for what is no random key of `jax.random.key`."""
+    if not jax.dtypes.issubdtype(getattr(key, "dtype", np.dtype(float)), jax.dtypes.prng_key):
+        raise ValueError(
+            f"{owner} key {brief(key)} must be a key of jax.random.key(seed); the older arrays of "
+            "jax.random.PRNGKey become one by jax.random.wrap_key_data"
+        )
+
+
 def check_kind(owner: str, field: str, value: Any, kind: type, example: str) -> None:
     """Raise ValueError for a value that is no record of a kind; a class is not one of its records.
 

@@ -37,6 +37,7 @@ from .checks.joints import (
 )
 from .checks.laws import read_laws
 from .checks.transmissions import read_transmission
+from .checks.units import warn_of_units
 from .checks.values import (
     float_array,
     read_coordinates,
@@ -274,6 +275,11 @@ class SystemBuilder:
             qd=None if qd is None else _unbatched(owner, "qd", qd, dof),
         )
         self._add("joint", self._joints, name, joint)
+        for law in laws:
+            for bound in ("lower", "upper", "target", "value", "rest"):
+                number = getattr(law, bound, None)
+                what = f"{type(law).__name__} {bound}"
+                warn_of_units(owner, what, coupling, number, law.coordinate)
         self._notes += coupling_notes + law_notes + notes_on_turns(owner, coupling, laws)
         self._lenient += [owner] if allow_active else []
         warn_of_one_component(owner, coupling, laws)

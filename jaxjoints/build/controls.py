@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.options import near_matches
 from ..algebra.calls import public
+from ..algebra.options import near_matches
 from ..algebra.pytree import expand_trailing
 from ..model.groups import JointGroup, TransmissionGroup
 from ..model.state import Control
 from ..model.system import System
 from .changes import ADD_LAW
+from .checks.units import warn_of_units
 from .checks.values import common_batch, precision, read_by_name, read_coordinates, read_numbers
 
 Values = Mapping[str, Any] | None
@@ -62,6 +63,10 @@ def control_by_name(
         _targets(field, values, joints, transmissions)
         for field, values in (("target", target), ("target_speed", target_speed))
     )
+    for field, values, rate in (("target", target, ""), ("target_speed", target_speed, "/s")):
+        for name in (name for name in values or {} if name in joints.sizes):
+            coupling = system.joint(name).coupling
+            warn_of_units(f"joint {name!r}", field, coupling, values[name], rate=rate)
     return Control(
         effort=_efforts(effort, joints, transmissions),
         wrench=_six_vectors("wrench", wrench, topology.bodies),

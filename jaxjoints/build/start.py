@@ -36,6 +36,7 @@ from ..model.kinematics import (
 from ..model.measures import body_poses
 from ..model.state import STATE_RANKS, State
 from ..model.system import WORLD_INDEX, System
+from .checks.units import warn_of_units
 from .checks.values import (
     common_batch,
     precision,
@@ -124,6 +125,10 @@ def start_state(
     read = wide if is_traced(wide) else jax.tree.map(np.asarray, wide)
     records = [read.joint(name) for name in topology.joints]
     joints = [(record.coupling, record.frame_C, record.frame_D) for record in records]
+    for field, values, rate in (("q", q, ""), ("qd", qd, "/s")):
+        for name, value in values.items():
+            coupling = records[topology.joints.index(name)].coupling
+            warn_of_units(f"joint {name!r}", field, coupling, value, rate=rate)
 
     still = np.zeros((6,) + (1,) * axes, precision())
     parallel = np.zeros_like(still[:4])

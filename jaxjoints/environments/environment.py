@@ -87,6 +87,18 @@ class Environment(ABC):
     substeps: int = static(default=1, kw_only=True)
     limit: int = static(default=1000, kw_only=True)
 
+    def __post_init__(self):
+        if not isinstance(self.effort, (jax.Array, np.ndarray)):
+            try:
+                effort = jnp.atleast_1d(jnp.asarray(self.effort, jnp.result_type(float)))
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"{type(self).__name__}: effort {self.effort!r} must be numbers, one for each "
+                    "joint of actuated"
+                ) from None
+            # A record is frozen once it is made.
+            object.__setattr__(self, "effort", effort)
+
     def draw(self, key: Array) -> State:
         """The state in which an episode starts, drawn by its key; `start` by default."""
         return self.start

@@ -12,7 +12,7 @@ import optax
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.options import brief, check_count
+from ..algebra.options import brief, check_count, check_key
 from ..algebra.pytree import replace, static, struct
 from ..model.measures import coordinates
 from ..model.state import State
@@ -118,6 +118,7 @@ def fit(
     check_scheme("fit", scheme)
     for name, count in (("shots", shots), ("substeps", substeps)):
         check_count("fit", name, count, 1)
+    check_key("fit:", key)
     if (start is None) != (end is None):
         raise ValueError("fit: give start and end together; each is the inverse of the other")
     unknowns = {path: _about(system, path, unknowns[path]) for path in sorted(unknowns)}
@@ -130,6 +131,12 @@ def fit(
     cut, free = [], {}
     for i, recording in enumerate(recordings):
         width = np.shape(getattr(recording, "q", ()))[-1:]
+        known = isinstance(recording, Recording)
+        if known and start is None and width and width != (system.coordinates,):
+            raise ValueError(
+                f"recording {i}: q has {width[0]} numbers, and the system {system.coordinates} "
+                "coordinates; give all of them, or say how some make a state: start=… and end=…"
+            )
         ready = prepared(f"recording {i}", recording, *(width or (system.coordinates,)))
         if i == 0:
             _check_start(system, simulation, ready)
@@ -395,6 +402,13 @@ def _once(simulation: Simulation, system: System, part: Part) -> Any:
     return simulation.measured(system, state, info)
 
 
+def _fields(tree: Any) -> str:
+    """The paths of the first arrays of a tree, as words."""
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    shown = ", ".join(paths[:4]) + (", …" if len(paths) > 4 else "")
+    return shown or ("one array" if paths else "no array")
+
+
 def _check_measure(problem: Shots) -> None:
     """Raise ValueError unless what is measured has the structure and shapes of the recordings."""
     for i, part in enumerate(problem.parts):
@@ -403,8 +417,10 @@ def _check_measure(problem: Shots) -> None:
         there = [x.shape[1:-1] for x in jax.tree.leaves(part.recording.measured)]
         if jax.tree.structure(simulated) != jax.tree.structure(part.recording.measured):
             raise ValueError(
-                f"recording {i}: measured is {jax.tree.structure(part.recording.measured)}, and "
-                f"measure returns {jax.tree.structure(simulated)}"
+                f"recording {i}: measured has {_fields(part.recording.measured)}, and measure "
+                f"returns {_fields(simulated)}; both are one tree, such as a dictionary of the "
+                "same names. What a readout reads is compared as a whole, jaxjoints.Readings: "
+                "measure a function of (system, state, info) in its place"
             )
         if shapes != there:
             raise ValueError(

@@ -5,6 +5,7 @@ Components lead, then bodies or joints, and batch axes trail.
 
 import dataclasses
 from enum import IntEnum
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -248,6 +249,24 @@ class Info:
 def control_ranks(control: Control) -> list[int]:
     """Declared ranks of the leaves of a control."""
     return [r for name, r in CONTROL_RANKS.items() if getattr(control, name) is not None]
+
+
+def replace(record: Any, **changes: Any) -> Any:
+    """A record with some fields replaced, as by `dataclasses.replace`.
+
+    Raises: ValueError for coordinates of a `State` alone, which place no bodies. Angles are counted
+        from `State.q`; `dataclasses.replace` sets the turn in which they are.
+
+    >>> from jaxjoints import Limits
+    >>> replace(Limits(upper=1.0), upper=2.0).upper
+    2.0
+    """
+    if isinstance(record, State) and "q" in changes and "position" not in changes:
+        raise ValueError(
+            "replace: q of a State places no bodies, so they would stay where they are; make "
+            "the state by its joints: system.state(q={…})"
+        )
+    return dataclasses.replace(record, **changes)
 
 
 @public

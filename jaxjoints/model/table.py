@@ -153,7 +153,7 @@ def _joints(system: Any, world: str) -> Table:
         for law in one.laws:
             laws.setdefault(law.coordinate, []).append(_record(law))
         first = (name, type(one.coupling).__name__, child, parent)
-        units = _units(one.coupling)
+        units = units_of(one.coupling)
         for k in range(one.coupling.dof):
             acts = laws.get(k, [])
             if one.max_effort is not None:
@@ -203,7 +203,7 @@ def _fields(system: Any) -> Table:
     return Table(("fields", "force", "bodies"), rows)
 
 
-def _units(coupling: Coupling) -> list[str]:
+def units_of(coupling: Coupling) -> list[str]:
     """Unit of each coordinate: rad where it turns C at the start, m where it only moves it."""
     k = coupling.dof
     if not k:

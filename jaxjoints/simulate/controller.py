@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.options import brief
+from ..algebra.options import brief, check_key
 from ..algebra.pytree import expand, map_trailing, static, struct
 from ..model.state import Control, State
 from ..model.system import System
@@ -76,6 +76,8 @@ class Controller:
             raise ValueError(
                 f"Controller function {self.function!r} must be a function of (state, inputs)"
             )
+        if self.key is not None:
+            check_key("Controller:", self.key)
 
     def check(self, batch: tuple[int, ...]) -> None:
         """Raise ValueError for arrays without the batch axes of a rollout at their end."""

@@ -25,7 +25,7 @@ def public_names(module=jj, prefix="", seen=frozenset()):
 
 
 # Decorators of a user's classes, what takes anything by name, and what a subclass is made of.
-LEFT_OUT = {"struct", "static", "map_trailing", "environments.make", "models.save"}
+LEFT_OUT = {"struct", "static", "replace", "map_trailing", "environments.make", "models.save"}
 LEFT_OUT |= {"environments.Environment"}
 CALLED = {
     name: value

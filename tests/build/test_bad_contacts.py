@@ -1,5 +1,6 @@
 """Contacts that cannot be: each refused with the element, the field, the value and what to do."""
 
+import dataclasses
 import re
 
 import jax
@@ -135,7 +136,7 @@ def test_a_contact_is_no_joint_and_says_how_to_add_and_read_it():
     with pytest.raises(KeyError, match="no contact 'arm'; there are \\['foot'\\]"):
         system.contact("arm")
     # Six numbers for each contact once stood in q.
-    old = jj.replace(state, q=jnp.zeros(7))
+    old = dataclasses.replace(state, q=jnp.zeros(7))
     with pytest.raises(ValueError, match=r"such as 'foot'; .* so q has shape \(1,\).*`gaps"):
         jj.step(system, old, dt=0.01)
 

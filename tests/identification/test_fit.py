@@ -238,9 +238,12 @@ BAD_RECORDINGS = {
     "qd is not finite": {"qd": [np.nan]},
     "q_within -1.0 must be": {"q_within": -1.0},
     "control effort has shape": {"control": jj.Control(effort=jnp.zeros((3, 1)))},
-    "comes back as": {"q": [0.0, 0.0], "qd": [0.0, 0.0]},
+    "q has 2 numbers, and the system 1 coord.*start=… and end=…": {
+        "q": [0.0, 0.0],
+        "qd": [0.0, 0.0],
+    },
     r"samples have shapes \[\(2,\)\]": {"measured": np.zeros((4, 2))},
-    "measure returns": {"measured": {"a": np.zeros((4, 1))}},
+    r"measured has \['a'\], and measure returns one array": {"measured": {"a": np.zeros((4, 1))}},
 }
 
 
@@ -267,6 +270,7 @@ BAD_FITS = {
     "4 samples must be a multiple of shots 3": {"shots": 3},
     "2 shots need guesses": {"shots": 2},
     "give start and end together": {"start": _tree_start},
+    "key 0 must be a key of jax.random.key": {"key": 0},
     "there are no recordings": {"recordings": []},
     "must be an identification.Recording": {"recordings": [None]},
 }

@@ -91,6 +91,7 @@ class TestSentences:
                 "to hold one control, repeat it",
             ),
             (lambda s, x: step(s, x, Control(effort="much"), dt=DT), "effort 'much' must be an"),
+            (lambda s, x: jj.replace(x, q=x.q + 1.0), r"replace: q of a State .* system.state\(q="),
             (lambda s, x: replicate(x, 0), "batch 0 must be at least 1"),
             (lambda s, x: jj.project(s, x, iterations=0), "iterations 0 must be >= 1"),
             (

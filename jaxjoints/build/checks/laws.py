@@ -59,6 +59,8 @@ def read_laws(
             raise ValueError(f"{owner}: {declared!r} is not a law; {hint}")
         kind, coordinate = type(declared).__name__, declared.coordinate
         name = f"{owner}: {kind} on coordinate {coordinate}"
+        if isinstance(coordinate, bool) or not isinstance(coordinate, (int, np.integer)):
+            raise ValueError(f"{owner}: {kind}: coordinate {coordinate!r} must be a whole number")
         if not 0 <= coordinate < dof:
             raise ValueError(f"{name}: there are {dof} coordinates, numbered from 0")
         law = _standard_limits(name, declared, erp) if isinstance(declared, Limits) else declared
