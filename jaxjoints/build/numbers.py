@@ -99,6 +99,8 @@ def with_numbers(self: System, numbers: Mapping[str, Any]) -> System:
     example = [f"body.{name}.mass" for name in self.topology.bodies]
     for path, value in read_mapping("numbers", numbers, "path", example).items():
         kind, name, fields = _place(system, path)
+        if value is None:
+            raise ValueError(f"path {path!r}: its value is None; leave the path out to keep it")
         if kind == "gravity":
             read = read_numbers("system", "gravity", value, (3,), batched=True)
             system = replace(system, gravity=jnp.asarray(read, system.gravity.dtype))

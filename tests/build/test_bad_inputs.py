@@ -340,6 +340,8 @@ def test_missing_body_is_refused_with_near_matches():
     world = world_with_arm()
     with refused("'elbow'", "'amr'", "'arm'"):
         world.joint("elbow", Hinge(), child="amr")
+    with refused("'elbow'", "child ['arm'] must be the name of one body"):
+        world.joint("elbow", Hinge(), child=["arm"])
     with refused("'elbow'", "parent 'base'", "'arm'"):
         world.joint("elbow", Hinge(), child="arm", parent="base")
 

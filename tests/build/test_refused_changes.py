@@ -64,6 +64,7 @@ def built():
             lambda s: s.with_numbers({"body.arm.inertia": np.stack([np.eye(3), -np.eye(3)], -1)}),
             "'arm': inertia .* positive definite",
         ),
+        (lambda s: s.with_numbers({"joint.elbow.limits.upper": None}), "is None; leave the path"),
         (lambda s: s.with_numbers({"gravity": -9.81}), r"gravity has shape \(\); it must be"),
         (lambda s: s.with_numbers({"body.arm": 1.0}), r"must be a BodyInertia\(mass, com"),
     ],

@@ -284,3 +284,11 @@ def test_a_leg_of_four_bars_stands_on_the_ground_in_single_precision():
     assert (cause == Cause.NONE).all()
     # [m/s], without what covers the rounding of redundant rows up to 1e9.
     assert residual.max() < 1e-3
+
+
+def test_efforts_may_be_a_list():
+    task = environments.make("swing_up")
+    listed = replace(task, effort=[2.0])
+    assert listed.action_size == 1 and listed.control(jnp.ones(1)).effort == 2.0
+    with pytest.raises(ValueError, match="SwingUp: effort 'much' must be numbers"):
+        replace(task, effort="much")

@@ -31,6 +31,8 @@ def check_ends(owner: str, bodies: Mapping[str, BodySpec], child: str, parent: s
     The world may stand for the parent, and not for the child.
     """
     for end, name in (("child", child), ("parent", parent)):
+        if not isinstance(name, str):
+            raise ValueError(f"{owner}: {end} {name!r} must be the name of one body")
         if name != WORLD and name not in bodies:
             raise ValueError(
                 f"{owner}: {end} {name!r} is no body; {near_matches(name, bodies)} "
