@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial, wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from .options import near_matches
 
@@ -53,6 +53,10 @@ OTHER_NAMES = {
 }
 
 
+@overload
+def public(function: F) -> F: ...
+@overload
+def public(*, name: str) -> Callable[[F], F]: ...
 def public(function: F | None = None, *, name: str | None = None) -> Any:
     """A function, or a class, that names in its errors the arguments that it has, with near
     matches, where a call does not fit them: Python names them by what is inside.

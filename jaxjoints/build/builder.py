@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from ..algebra.options import near_matches
 from ..algebra.calls import public
+from ..algebra.options import near_matches
 from ..algebra.pytree import replace
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
