@@ -17,7 +17,14 @@ from ..model.state import Control
 from ..model.system import System
 from .changes import ADD_LAW
 from .checks.units import warn_of_units
-from .checks.values import common_batch, precision, read_by_name, read_coordinates, read_numbers
+from .checks.values import (
+    common_batch,
+    precision,
+    read_by_name,
+    read_coordinates,
+    read_mapping,
+    read_numbers,
+)
 
 Values = Mapping[str, Any] | None
 
@@ -55,6 +62,10 @@ def control_by_name(
         target by a name of both a joint and a transmission with such laws.
     """
     topology = system.topology
+    for field, values in (("effort", effort), ("target", target), ("target_speed", target_speed)):
+        read_mapping(field, values, "joint", topology.joints)
+    for field, values in (("wrench", wrench), ("twist", twist)):
+        read_mapping(field, values, "body", topology.bodies)
     prescribed = [name for i, name in enumerate(topology.bodies) if not topology.moving[i]]
     if twist and (missing := [name for name in prescribed if name not in twist]):
         raise ValueError(f"twist: the prescribed bodies {missing} are missing; give all of them")
