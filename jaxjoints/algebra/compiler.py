@@ -135,13 +135,17 @@ def once(function: F) -> F:
     return cast(F, chosen)
 
 
-def quickly(function: F, **options: Any) -> F:
+def quickly(function: F, *, where: Callable[..., bool] | None = None, **options: Any) -> F:
     """`jax.jit` of a function that runs once or twice, which is compiled with the options `QUICK`.
 
     Inside of another `jit`, `grad` or `vmap` it is part of that program, compiled with its options:
     JAX refuses others there.
 
-    Gains: the start of a knee of splines compiles in a quarter of the time.
+    where: of the arguments, whether the program does so little that compiling it would take longer
+        than running it slowly; else JAX's own options hold
+
+    Gains: the start of a knee of splines compiles in a quarter of the time; the rollout of one of
+    gymnasium's ants in 15 s of processor time for 38, while a step of it takes 1.2 ms for 0.28.
     """
     alone, within = (
         jax.jit(function, compiler_options=QUICK, **options),
@@ -151,7 +155,8 @@ def quickly(function: F, **options: Any) -> F:
     @wraps(function)
     def chosen(*arguments: Any, **named: Any) -> Any:
         traced = is_traced((arguments, named)) or traces_constants()
-        return (within if traced else alone)(*arguments, **named)
+        little = where is None or platform() == "cpu" and where(*arguments, **named)
+        return (alone if little and not traced else within)(*arguments, **named)
 
     return cast(F, chosen)
 

@@ -1,6 +1,7 @@
 """One step of any number of environments, as a user calls it."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ from jax import Array
 from jax.sharding import NamedSharding
 
 from ..algebra.calls import public
+from ..algebra.compiler import quickly
 from ..algebra.devices import computed_where, on_each_device, placement
 from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
@@ -37,8 +39,9 @@ def step(
 
     Every leaf of system, state and control is shared by all environments or carries all batch axes.
     Pure: use it inside `jax.jit`, `jax.grad`, `jax.vmap` as you like. Called outside of them it is
-    compiled once for each system, scheme and shape. A bad environment (see `Cause`) stays as it
-    was, without effect on others or on gradients.
+    compiled once for each system, scheme and shape; of one environment on a CPU it is compiled
+    in less than half of the time, and runs at a half to a quarter of its speed within `jax.jit`.
+    A bad environment (see `Cause`) stays as it was, without effect on others or on gradients.
 
     dt: time step [s]
     control_policy: for an environment with NaN or infinity in its control: "stop" it, or make the
@@ -58,7 +61,12 @@ def step(
     return _step(system, state, control, dt, scheme, policy=control_policy, placed=placed)
 
 
-@partial(jax.jit, static_argnames=("policy", "placed"))
+def _is_single(system: System, state: State, *others: Any, **static: Any) -> bool:
+    """Whether there is one environment: a step of it is quick, however it is compiled."""
+    return state.time.size == 1
+
+
+@partial(quickly, where=_is_single, static_argnames=("policy", "placed"))
 def _step(
     system: System,
     state: State,

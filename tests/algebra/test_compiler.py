@@ -41,6 +41,20 @@ def test_stored_changes_nothing_but_where_it_is_computed():
     assert "call(" in compiled, "the products must stay calls of their own"
 
 
+def test_small_work_outside_of_other_programs_is_compiled_with_quick_options(monkeypatch):
+    # An option that XLA does not have shows which programs are compiled with it.
+    monkeypatch.setattr(compiler, "QUICK", {"xla_no_such_option": 1})
+    double = compiler.quickly(lambda x: 2 * x, where=lambda x: x.size < 3)
+    few, many = jnp.ones(2), jnp.ones(4)
+    np.testing.assert_array_equal(double(many), 2 * many)
+    np.testing.assert_array_equal(jax.jit(double)(few), 2 * few)
+    np.testing.assert_array_equal(jax.vmap(double)(few), 2 * few)
+    with compiler.traced_for("gpu"):
+        np.testing.assert_array_equal(double(few), 2 * few)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_no_such_option"):
+        double(few)
+
+
 def test_what_a_batch_shares_is_materialized_by_no_call():
     shared, own, number = jnp.ones((3, 1)), jnp.ones((3, 8)), jnp.ones(())
     kept = compiler.materialize({"shared": shared, "own": own, "number": number})
