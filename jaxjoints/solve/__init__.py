@@ -1,1 +1,1 @@
-"""Impulses of all rows: the joint graph, its direct solver and what bounds them."""
+"""Impulses of all rows: the joint graph, its direct solver, bounded laws."""

@@ -1,26 +1,25 @@
-"""The bodies that rows act on: A = Hᵀ T H, with T what bodies do after impulses.
+"""The bodies that rows act on: A = Hᵀ T H, where T maps impulses on bodies to their twists.
 
-T is M⁻¹ where no tree joint holds a body. A row along a coordinate of a tree joint is eliminated
-with it (`tree`). All others, those of loops, contacts, transmissions and constraints, act on
-bodies. What their wrenches G leave at a joint goes on towards the root, G ← Xᵀ (G - U κ Sᵀ G), and
-each coordinate that they pass adds
+T is M⁻¹ for bodies that no tree joint holds. A row along a coordinate of a tree joint is eliminated
+together with the coordinate (`tree`). All other rows, of loops, contacts, transmissions and
+constraints, act on bodies. Their wrenches G pass the joints from there to the root,
+G ← Xᵀ (G - U κ Sᵀ G). Each coordinate that they pass adds
 
     (Sᵀ G)ᵀ κ (Sᵀ G)
 
-to A between all rows that pass it; a root adds Gᵀ I⁻¹ G, a body that no joint of the tree holds
-Gᵀ M⁻¹ G. Two nodes of rows are neighbours on the joint graph if they pass the same joint or body.
+to A between all rows that pass it. A root adds Gᵀ I⁻¹ G, and a lone body, without tree joints, adds
+Gᵀ M⁻¹ G. Two nodes are neighbours on the joint graph if they pass the same joint or body.
 
-A node all of whose rows have laws of finite stiffness and act on one body alone, as those of a
-contact with the ground do, can stand on that body: K of its rows adds H K Hᵀ to the inertia of the
-body before anything is eliminated. It is no node of the graph then.
+Some nodes have rows of finite stiffness K only, and act on one moving body, such as contacts with
+the ground. Such a node stands on the body: it adds H K Hᵀ to the inertia of the body before the
+elimination, and is no node of the graph.
 
-Contacts of two bodies that both move stand on the pair. Their wrenches on the first body of it, H,
-are opposite ones on the second, -X H, so they resist the motion of one relative to the other with
-Σ H K Hᵀ = L Lᵀ. The pair is a block of six rows of the graph, however many contacts it has: with
-wrenches L and -X L, and the law u + λ = 0.
+Contacts of two moving bodies stand on the pair. Their wrenches are H on the first body and -X H on
+the second, so they resist the relative motion with Σ H K Hᵀ = L Lᵀ. The pair is a block of six rows
+of the graph, however many contacts it has, with the wrenches L and -X L and the law u + λ = 0.
 
-In arrays of all nodes those of the graph come first, in the order of elimination, then those that
-stand on bodies or pairs, then those along coordinates.
+Arrays of all nodes have the nodes of the graph first, in elimination order, then the nodes that
+stand on bodies or pairs, then the nodes along coordinates.
 """
 
 from collections.abc import Sequence
@@ -63,13 +62,13 @@ from .tree import (
     with_tree,
 )
 
-# Where rows pass bodies that no joint of the tree holds.
+# Key of the passes of lone bodies, which no joint of the tree holds.
 LONE = -2
-# Where they pass the roots; from 0 on, the levels.
+# Key of the passes of the roots; the keys from 0 on are the levels.
 ROOTS = -1
 # Rows of a pair of bodies.
 PAIR = 6
-# Mobility below which a row does not move, in roundings of the numbers whose sum it is.
+# Mobility below which a row counts as one that nothing moves, in roundings of its summands.
 UNMOVING = 30.0
 
 
@@ -77,10 +76,10 @@ UNMOVING = 30.0
 class Passing:
     """The nodes whose rows pass the joints of a level, the roots, or lone bodies.
 
-    place, node: of each pass, which joint, and the place of its node in the order of elimination
-    starts: pairs of passes and sides of nodes, (side, place among the nodes of the side, pass);
-        sides of pairs of bodies come after those of nodes
-    beyond: (pass at the level after it, pass)
+    place, node: of each pass its joint, and its node, a place in the elimination order
+    starts: passes at a body that a node acts on: (side, place among the nodes of the side, pass);
+        sides of pairs of bodies come after sides of nodes
+    beyond: (pass at the next level, pass): where wrenches arrive from joints farther out
     """
 
     place: tuple[int, ...]
@@ -93,15 +92,15 @@ class Passing:
 class Paths:
     """How the rows of nodes pass the joints of a tree.
 
-    tree: of the bodies; without any joint where rows hold all
-    passing: at lone bodies, at the roots, at each level, by their numbers
-    plan: of the nodes of the graph and of the pairs, None where there are none
-    sides: for each side that nodes have (0 child, 1 parent, further ones of some nodes only) its
-        nodes and the bodies there, the number of bodies standing for the world
-    order: of the nodes that act on bodies, as they were given
-    standing: of each node that stands, its ends on bodies that move: its side there, its place
-        among the nodes of that side, and the body. A node with two stands on a pair
-    pairs: of bodies, and the nodes, by their places in `standing`, that stand on each
+    tree: plan of the tree; without joints where rows hold all joints
+    passing: (key, passes): of lone bodies, of the roots, of each level
+    plan: elimination plan of the nodes of the graph and of the pairs, None without any
+    sides: for each side of nodes (0 child, 1 parent, more for some nodes) its nodes and their
+        bodies; the number of bodies stands for the world
+    order: the nodes that act on bodies, numbered as they were given
+    standing: for each standing node its ends on moving bodies: (side, place among the nodes of the
+        side, body). A node with two ends stands on a pair
+    pairs: for each pair its two bodies, and its nodes, places in `standing`
     """
 
     tree: TreePlan
@@ -114,13 +113,13 @@ class Paths:
 
     @cached_property
     def graph(self) -> int:
-        """How many nodes are on the graph."""
+        """Number of nodes on the graph."""
         return 0 if self.plan is None else len(self.plan.order) - len(self.pairs)
 
     @cached_property
     def in_plan(self) -> np.ndarray:
-        """For each place of the order of elimination, which of the nodes of the graph, or of the
-        pairs after them, stands there.
+        """For each place of the elimination order the number of its node; pairs are numbered after
+        the nodes of the graph.
         """
         order = [] if self.plan is None else self.plan.order
         nodes = [place for place, i in enumerate(order) if i < self.graph]
@@ -134,7 +133,7 @@ class Paths:
 
     @cached_property
     def ends(self) -> list[tuple[int, int, int]]:
-        """Of each node that stands its end on the body, or on the first one of its pair."""
+        """Of each standing node its end on the body, or on the first body of its pair."""
         return [
             next(end for end in each if n not in self.on_pairs or end[2] == self._first(n))
             for n, each in enumerate(self.standing)
@@ -146,7 +145,7 @@ class Paths:
 
     @cached_property
     def nodes(self) -> int:
-        """How many nodes act on bodies."""
+        """Number of nodes that act on bodies."""
         return self.graph + len(self.standing)
 
     @cached_property
@@ -159,7 +158,7 @@ class Paths:
 
 
 def passed(tree: TreePlan, bodies: Sequence[int]) -> tuple[int, ...]:
-    """Bodies whose joints, and the roots, that rows on some bodies pass."""
+    """Bodies from some bodies to the roots, whose tree joints a row on these bodies passes."""
     base = {
         body: at
         for (placed, _), bases in zip(tree.levels, tree.bases, strict=True)
@@ -188,11 +187,10 @@ def paths(
 ) -> Paths:
     """How nodes pass a tree.
 
-    bodies: of each node those of its sides (child, parent, …), -1 for the world
-    heights: how many rows each node has
-    can_stand: whether all laws of a node have a finite stiffness; None for no node
-    touches: whether the wrenches of a node on its two bodies are opposite, as those of a contact
-        are; None for no node
+    bodies: of each node the bodies of its sides (child, parent, …), -1 for the world
+    heights: number of rows of each node
+    can_stand: whether all laws of a node have a finite stiffness; None: no node
+    touches: whether a node has opposite wrenches on its two bodies, as a contact has; None: no node
     """
     if not bodies:
         return Paths(tree, (), None)
@@ -226,7 +224,7 @@ def paths(
     beyond: dict[int, set[tuple[int, int]]] = {}
 
     def at_body(body: int, node: int) -> tuple[int, int] | None:
-        """Level and pass of a node at a body, and at all bodies between it and the root."""
+        """Key and pass of a node at a body; adds the passes of all bodies to the root."""
         if body not in where:
             return None
         level, place = where[body]
@@ -287,18 +285,17 @@ def paths(
 class Bodies:
     """The bodies that rows act on.
 
-    H: wrenches of unit impulses of the rows that act on bodies, on those of each side in their
-        axes, (6, rows, nodes of the side, *batch)
-    inverse_mass, inverse_inertia: of all bodies and of the world, where they are 0, [1/kg] and, in
-        the axes of H, [1/(kg m²)], (bodies + 1, *batch) and (3, 3, bodies + 1, *batch)
+    H: wrenches of unit impulses on the bodies of each side, body axes, (6, rows, nodes of the side,
+        *batch)
+    inverse_mass, inverse_inertia: of all bodies [1/kg] and, body axes, [1/(kg m²)], and of the
+        world, where they are 0; (bodies + 1, *batch) and (3, 3, bodies + 1, *batch)
     tree, factor: the bodies that tree joints hold, and their factor with the linear laws of the
-        coordinates; None where there are none
-    coupled: A between the rows of the graph, and what impulses between the bodies of each pair do,
-        in the axes of the first; None where there are neither
-    to_second: X of each pair: of a wrench on its first body, in the axes of this about its centre
-        of mass, the same one in those of the second about its; (6, 6, pairs, *batch)
-    along: of each row along a coordinate its row and node, and which coordinate it is of which
-        joint of the tree
+        coordinates; None without a tree
+    coupled: A between the rows of the graph, and the mobility between the bodies of each pair, in
+        the axes of the first body; None without both
+    to_second: X of each pair, (6, 6, pairs, *batch): carries a wrench from the first body to the
+        second, from body axes at its centre of mass to body axes at the other centre of mass
+    along: for each row along a coordinate (row, node, coordinate, joint of the tree)
     """
 
     H: tuple[Array, ...]
@@ -312,7 +309,9 @@ class Bodies:
     along: tuple[tuple[int, int, int, int], ...] = static(default=())
 
     def of_coordinates(self, x: Array, absent: float = 0.0) -> Array:
-        """Numbers of rows (rows, nodes, *batch) for all coordinates of the tree."""
+        """Numbers of rows (rows, nodes, *batch) for all coordinates of the tree; `absent` for
+        coordinates without a row.
+        """
         shape = self.tree.stiffness.shape[:2]
         flat = x.reshape(-1, *x.shape[2:])
         flat = jnp.concatenate([flat, jnp.full((1, *x.shape[2:]), absent, x.dtype)])
@@ -322,8 +321,8 @@ class Bodies:
         return take(flat, places.ravel(), 0).reshape(*shape, *x.shape[2:])
 
     def of_rows(self, coordinates: Array, rows: int, nodes: int) -> Array:
-        """Numbers of the coordinates for the nodes after those that act on bodies, (rows, nodes,
-        *batch), 0 where there is no row.
+        """Numbers of the coordinates for the nodes along coordinates, (rows, nodes, *batch); 0 for
+        rows that do not exist.
         """
         batch = coordinates.shape[2:]
         flat = coordinates.reshape(-1, *batch)
@@ -335,7 +334,7 @@ class Bodies:
 
 
 def bodies_of_rows(**fields: Any) -> Bodies:
-    """Bodies of the fields given, and what couples the rows that act on them."""
+    """`Bodies` with these fields and with `coupled`."""
     bodies, pairs = Bodies(**fields), ()
     if bodies.way.plan is None:
         return bodies
@@ -348,14 +347,14 @@ def bodies_of_rows(**fields: Any) -> Bodies:
 
 @struct
 class Reduced:
-    """Bodies with the laws β λ + γ u = r of all rows eliminated that are not on the graph.
+    """Bodies after the elimination of all rows that are not on the graph, laws β λ + γ u = r.
 
-    factor: of the tree; lone: L⁻¹ of the inertias of the bodies that no joint of it holds, (6, 6,
-        lone bodies, *batch), None where nothing stands on these
+    factor: of the tree; lone: L⁻¹ of the inertias of lone bodies, (6, 6, lone bodies, *batch), None
+        where nothing stands on them
     pairs: wrenches of the rows of the pairs on their first and second bodies, L and -X L, (6, 6,
         pairs, *batch)
-    β, γ: of the rows that stand on bodies, (rows, their nodes, *batch)
-    turn: of the rows that act on bodies, in which all numbers of rows are given; None for none
+    β, γ: of the standing rows, (rows, their nodes, *batch)
+    turn: of the rows that act on bodies; all numbers of rows are of turned rows. None for none
     """
 
     bodies: Bodies
@@ -380,13 +379,13 @@ class Reduced:
     def moved(
         self, impulse: Array, wanted: Array, of_pairs: Array | None = None
     ) -> tuple[Array, Array | None, Array]:
-        """What impulses of the rows of the graph do, (rows, nodes of the graph, *batch).
+        """The motion after impulses of the rows of the graph, (rows, nodes of the graph, *batch).
 
-        wanted: r of the other rows, arrays of all nodes; of_pairs: impulses of the rows of the
-            pairs, (6, pairs, *batch), None for none
+        wanted: r of the eliminated rows, in an array of all nodes; of_pairs: impulses of the rows
+            of the pairs, (6, pairs, *batch), None for none
 
-        Returns: speeds of the rows of the graph, and of the pairs, None where there are none;
-            impulses of the others, (rows, nodes, *batch)
+        Returns: speeds of the rows of the graph; of the rows of the pairs, None without pairs;
+            impulses of the eliminated rows, (rows, nodes, *batch)
         """
         bodies, way = self.bodies, self.bodies.way
         graph, acting = way.graph, way.nodes
@@ -422,9 +421,9 @@ class Reduced:
 class RowFactor:
     """The factored matrix of all rows.
 
-    reduced: the bodies with the laws of rows that are not on the graph; of_rows: of the rows on it
-        and of the pairs, None where there are none; root: √α of all rows, (rows, nodes, *batch),
-        None for 1
+    reduced: the bodies after the elimination of the rows that are not on the graph
+    of_rows: factor of the rows of the graph and of the pairs, None without any
+    root: √α of all rows, (rows, nodes, *batch), None for 1
     """
 
     reduced: Reduced
@@ -433,9 +432,9 @@ class RowFactor:
 
 
 def reduced(bodies: Bodies, β: Array, γ: Array, turn: Turn | None = None) -> Reduced:
-    """β λ + γ u = r of the rows that are not on the graph eliminated; arrays of all nodes.
+    """The elimination of the rows that are not on the graph; β, γ: arrays of all nodes.
 
-    turn: of all rows, in which β, γ and r are given; None for none
+    turn: of all rows; β, γ and r are of turned rows. None for none
     """
     tree, way = bodies.tree, bodies.way
     turn = None if turn is None else turn.of(np.arange(way.nodes))
@@ -461,8 +460,8 @@ def reduced(bodies: Bodies, β: Array, γ: Array, turn: Turn | None = None) -> R
 
 
 def _at_ends(bodies: Bodies, ends: Sequence[tuple[int, int, int]]) -> Array:
-    """Wrenches of nodes at some of their ends (`Paths.standing`), in the axes of the bodies there,
-    (6, rows, ends, *batch).
+    """Wrenches of nodes at some of their ends (`Paths.standing`), body axes, (6, rows, ends,
+    *batch).
     """
     sides = sorted({side for side, _, _ in ends})
     found = []
@@ -482,11 +481,12 @@ def _along_nodes(parts: Sequence[Array]) -> Array:
 def _loads(
     bodies: Bodies, K: Array, turn_of_rows: Turn | None
 ) -> tuple[Array | None, Array | None, tuple[Array, ...]]:
-    """Σ H K Hᵀ of the rows that stand on bodies: on those of the tree, in their order and world
-    axes, and on lone ones in theirs, (6, 6, bodies, *batch); None where nothing stands. And of
-    those on pairs, as `Reduced.pairs`.
+    """Loads of the standing rows, Σ H K Hᵀ.
 
     K: (rows, nodes, *batch); turn_of_rows: as in `Reduced`
+
+    Returns: the loads on bodies of the tree, in the order of the tree, world axes; on lone bodies,
+        body axes; (6, 6, bodies, *batch) each, None without any. Then `Reduced.pairs`
     """
     way = bodies.way
     if not way.standing:
@@ -497,7 +497,7 @@ def _loads(
     alone = {n: body for n, (_, _, body) in enumerate(way.ends) if n not in number}
 
     def load(where: dict[int, int], count: int, turn: Array | None = None) -> Array | None:
-        """The sums at so many places; where: of each node that counts its place."""
+        """The sums of the nodes in `where`, at `count` places; where: place of each node."""
         if not where:
             return None
         here, at = np.array(list(where)), np.array(list(where.values()))
@@ -523,14 +523,14 @@ def _loads(
 
 
 def velocities(bodies: Bodies, impulse: Array) -> tuple[Array, Array | None]:
-    """Changes of the bodies' twists in their axes after impulses of all rows, (6, bodies + 1,
-    *batch), and of the speeds of the rows along coordinates, None without a tree; differentiable.
+    """Changes after impulses of all rows: of the twists of the bodies, body axes, (6, bodies + 1,
+    *batch), and of the speeds of the rows along coordinates, None without a tree. Differentiable.
     """
     if not impulse.shape[1]:
         none = jnp.zeros((6, bodies.way.tree.bodies + 1, *impulse.shape[2:]), impulse.dtype)
         return none, None if bodies.tree is None else impulse
     if bodies.tree is None:
-        # One array of both, in one kernel of a GPU.
+        # One array for all readers, in one kernel of a GPU.
         total = for_all_readers(_total(bodies, impulse))
         return over_mass(bodies.inverse_mass, bodies.inverse_inertia, total), None
     total, speeds, twists = _moved_by(bodies, impulse)
@@ -546,8 +546,8 @@ def coordinate_speeds(bodies: Bodies, impulse: Array) -> Array:
 
 
 def _moved_by(bodies: Bodies, impulse: Array) -> tuple[Array, Array, Array]:
-    """What impulses of all rows are on the bodies, and the speeds of coordinates and twists of the
-    bodies of the tree, world axes, that they cause.
+    """Impulses of all rows on the bodies, and the changes that they cause: speeds of coordinates,
+    and twists of the bodies of the tree, world axes.
     """
     total = _total(bodies, impulse[:, : bodies.way.nodes])
     push, along = of_tree(bodies.tree, total), bodies.of_coordinates(impulse)
@@ -556,7 +556,7 @@ def _moved_by(bodies: Bodies, impulse: Array) -> tuple[Array, Array, Array]:
 
 
 def speeds_on(H: Sequence[Array], sides: Sequence, velocity: Array) -> Array | None:
-    """Hᵀ v of bodies that move at twists (6, bodies + 1, *batch), shape (rows, nodes, *batch)."""
+    """Hᵀ v, (rows, nodes, *batch), for the twists v of the bodies, (6, bodies + 1, *batch)."""
     total = None
     for unit, (nodes, at) in zip(H, sides, strict=True):
         part = multiply_transposed(unit, velocity[:, np.array(at)])
@@ -570,8 +570,9 @@ def speeds_on(H: Sequence[Array], sides: Sequence, velocity: Array) -> Array | N
 
 
 def _total(bodies: Bodies, impulse: Array) -> Array:
-    """Impulses of the rows that act on bodies, on these and the world, in their axes, (6,
-    bodies + 1, *batch); impulse: of these rows, (rows, their nodes, *batch).
+    """Impulses on the bodies and the world, body axes, (6, bodies + 1, *batch).
+
+    impulse: of the rows that act on bodies, (rows, their nodes, *batch)
     """
     count = bodies.way.tree.bodies
     total = jnp.zeros((6, count + 1, *impulse.shape[2:]), impulse.dtype)
@@ -586,9 +587,10 @@ def _total(bodies: Bodies, impulse: Array) -> Array:
 
 
 def _of_all(bodies: Bodies, total: Array, twists: Array | None, lone: Array | None = None) -> Array:
-    """Twists of all bodies and of the world in their axes, (6, bodies + 1, *batch).
+    """Twists of all bodies and of the world, body axes, (6, bodies + 1, *batch).
 
-    total: impulses on them; twists: of those of the tree, world axes; lone: see `Reduced`
+    total: impulses on all bodies; twists: of the bodies of the tree, world axes; lone: see
+        `Reduced`
     """
     at = np.array(bodies.way.tree.lone, int)
     alone = jnp.zeros_like(total)
@@ -600,7 +602,7 @@ def _of_all(bodies: Bodies, total: Array, twists: Array | None, lone: Array | No
 
 
 def all_nodes(parts: Sequence[Array]) -> Array:
-    """Numbers of the nodes that act on bodies and of those along coordinates."""
+    """Arrays (rows, nodes, *batch) of several ranges of nodes as one."""
     if len(parts) == 1:
         return parts[0]
     batch = jnp.broadcast_shapes(*(x.shape[2:] for x in parts))
@@ -608,9 +610,7 @@ def all_nodes(parts: Sequence[Array]) -> Array:
 
 
 def impulses_on_bodies(bodies: Bodies, impulse: Array) -> Array:
-    """What impulses of all rows are on the bodies on which they act, in the axes of these, (6,
-    bodies + 1, *batch).
-    """
+    """Impulses of all rows on the bodies that they act on, body axes, (6, bodies + 1, *batch)."""
     return _total(bodies, impulse[:, : bodies.way.nodes])
 
 
@@ -640,10 +640,11 @@ def mobility(bodies: Bodies, rows: int, nodes: int) -> Array:
 
 
 def _standing_mobility(bodies: Bodies, of_bodies: Array | None, between: Array | None) -> Array:
-    """Diagonal of A of the rows that stand on bodies, (rows, their nodes, *batch).
+    """Diagonal of A of the standing rows, (rows, their nodes, *batch).
 
-    of_bodies: mobilities of those of the tree, world axes, (6, 6, bodies, *batch); between: those
-        of pairs, one of the bodies relative to the other, (6, 6, pairs, *batch), None for none
+    of_bodies: mobilities of the bodies of the tree, world axes, (6, 6, bodies, *batch)
+    between: mobilities of pairs, of one body relative to the other, (6, 6, pairs, *batch), None
+        without pairs
     """
     way = bodies.way
     alone = [n for n in range(len(way.standing)) if n not in way.on_pairs]
@@ -660,7 +661,7 @@ def _standing_mobility(bodies: Bodies, of_bodies: Array | None, between: Array |
 def _mobility_at(
     bodies: Bodies, ends: Sequence[tuple[int, int, int]], of_bodies: Array | None
 ) -> Array:
-    """Speeds of rows by their own unit impulses on one body alone, (rows, ends, *batch)."""
+    """Speed of each row after its own unit impulse on a single body, (rows, ends, *batch)."""
     way, H = bodies.way, _at_ends(bodies, ends)
     body = np.array([body for _, _, body in ends])
     mass, inertia = bodies.inverse_mass[body], bodies.inverse_inertia[:, :, body]
@@ -679,10 +680,10 @@ def _mobility_at(
 
 
 def _along_rows(H: Array, Λ: Array) -> Array:
-    """Hᵀ Λ H of each row, (rows, nodes, *batch), 0 where it is what rounding leaves of 0.
+    """Hᵀ Λ H of each row, (rows, nodes, *batch), with 0 in place of rounding errors of 0.
 
-    A foot that no joint lets move sideways would otherwise be held there with the stiffness of a
-    mobility of 1e-8, in which the stiffness of its other directions is lost.
+    Without this rule, a foot that its joints keep from moving sideways would have a mobility of
+    1e-8 there. Its stiffness would swamp that of the other directions.
     """
     found, step = dot(H, stored(product)(Λ, H)), float(jnp.finfo(H.dtype).eps)
     most = [jnp.maximum(Λ[i, i], jnp.maximum(Λ[i + 1, i + 1], Λ[i + 2, i + 2])) for i in (0, 3)]
@@ -696,8 +697,9 @@ def blocks(
     lone: Array | None = None,
     pairs: tuple[Array, ...] = (),
 ) -> Blocks:
-    """A between the rows of the graph and of the pairs; factors: of the tree; lone, pairs: see
-    `Reduced`.
+    """A between the rows of the graph and of the pairs.
+
+    factors: of the tree; lone, pairs: see `Reduced`
     """
     tree, way = bodies.tree, bodies.way
     on = [at for _, at in way.sides] + [
@@ -760,8 +762,8 @@ def _padded(H: Array, rows: int) -> Array:
 
 
 def _passed_on(G: Array, S: Array, U: Array, κ: Array, arm: Array) -> tuple[Array, Array, Array]:
-    """Sᵀ G and κ Sᵀ G of the coordinates that rows pass, (k, r, passes, *batch), and what is left
-    of G at the bases.
+    """Sᵀ G and κ Sᵀ G of the coordinates that rows pass, (k, r, passes, *batch), and the wrenches G
+    that arrive at the bases.
     """
     left, right = [], []
     for c in range(S.shape[1]):
@@ -788,7 +790,7 @@ def _wrenches(passing: Passing, H: Sequence[Array], arriving: Array | None) -> A
 
 
 def _summed(like: Array, count: int, parts: Sequence[tuple[np.ndarray, Array]]) -> Array:
-    """Sums of matrices at so many places; like: no matrix."""
+    """Sums of matrices at `count` places; like: an array of no matrix, (…, …, 0, *batch)."""
     batch = jnp.broadcast_shapes(like.shape[3:], *(x.shape[3:] for _, x in parts))
     if not parts:
         return jnp.zeros((*like.shape[:2], count, *batch), like.dtype)
@@ -801,7 +803,7 @@ def _summed(like: Array, count: int, parts: Sequence[tuple[np.ndarray, Array]]) 
 
 
 def _in_world_axes(tree: Tree, H: Sequence[Array], on: Sequence[tuple[int, ...]]) -> list[Array]:
-    """Wrenches on the bodies of the tree, of each side, in world axes; others are left as any.
+    """Wrenches of each side in world axes, for bodies of the tree; for other bodies any numbers.
 
     on: the bodies of each side
     """

@@ -4,24 +4,26 @@ A bounded impulse lo ≤ λ ≤ hi is a function of the speed u of its row that 
 
     λ(U) = clip(U, lo, hi) + t(U - lo) - t(U - hi),    U = (goal - σ u) / R,
 
-with a tail t(x) = 2κ / (|x| + √(x² + 4κ)) that rounds its corners; κ, from the smoothing ν, is 0
-for the sharp λ = clip(U, lo, hi). So -λ is the slope of a convex potential of u, and no law
-depends on the impulse of another. R, a speed per impulse, is the compliance of the law, and where
-that is less a floor, by which a hard law would give way by R λ. It is anchored at an impulse λ₀
-nearby, that of the last step or pass,
+with a tail t(x) = 2κ / (|x| + √(x² + 4κ)) that rounds its corners. The smoothing ν gives κ; κ = 0
+is the sharp λ = clip(U, lo, hi). So -λ is the slope of a convex potential of u, and no law depends
+on the impulse of another.
 
-    goal = (R - compliance) λ₀ - bias,
+R, a speed per impulse, is the compliance of the law, or a floor where the compliance is smaller. A
+hard law would give way by R λ. So the floor is anchored at an impulse λ₀, that of the last step or
+pass,
 
-so that λ is complementary to w = σ u + bias + compliance λ + (R - compliance) (λ - λ₀): the floor
-feels only by how much an impulse differs from its anchor.
+    goal = (R - compliance) λ₀ - bias.
 
-Two rows may share their bounds, as a round cone of friction does: the law is then that of the
-length of U of both, and λ has the direction of U.
+λ is then complementary to w = σ u + bias + compliance λ + (R - compliance) (λ - λ₀): the floor acts
+only on the difference of an impulse from its anchor.
+
+Two rows may share their bounds as a round cone of friction. The law is then a law of |U| of both
+rows, and λ has the direction of U.
 
 A smoothed law without `upper` is a barrier, λ w = τ (Chen & Harker 1993; Smale 1986). With
 τ = s ν², s the impulse that changes the speed of the row by one, its acceleration at a distance φ
-is ν²/φ, whatever mass and step are. So are the two corners of a law with `upper`, while they are
-apart; R is large enough for that.
+is ν²/φ, whatever mass and step are. The two corners of a law with `upper` are such barriers too; R
+is large enough to keep them apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +39,7 @@ from .forces import Bound
 
 # Largest R that the smoothing gives a law with `upper`, as a share of the mobility of the row.
 SOFTEST = 1e6
-# Share of an impulse by which that of a barrier's speed may differ for both to agree.
+# Relative difference up to which the impulse of a barrier and the impulse of its speed agree.
 AGREEING = 1e-3
 
 
@@ -47,10 +49,10 @@ class Potential:
     *batch).
 
     sign: σ; goal: σ u where U is 0 [m/s or rad/s]; resistance: R, speed per impulse
-    lower, upper: bounds of the impulse; upper is infinite where there is none
+    lower, upper: bounds of the impulse; upper is infinite for a one-sided law
     scale: impulse that changes the speed by one while the compliance of the law gives way
     barrier: τ, impulse times speed; None for sharp laws
-    across: see `Bound`, of each law; () where none has a round cone
+    across: see `Bound`, for each law; () where no law has a round cone
     """
 
     sign: Array
@@ -66,7 +68,7 @@ class Potential:
 def stacked(bounds: Sequence[Bound]) -> Bound:
     """All bounds of a problem as one record of arrays (laws, coordinate rows, *batch).
 
-    All have `lower` and `upper`, and `mu` is 0 where a bound is fixed; it is None where all are.
+    All have `lower` and `upper`. `mu` is 0 where a bound is fixed, and None where all are fixed.
     """
     none = jnp.zeros_like(bounds[0].bias)
     rows = tuple(range(len(none)))
@@ -94,7 +96,7 @@ def stacked(bounds: Sequence[Bound]) -> Bound:
 
 
 def widened(bounds: Bound, Λ: Array) -> Bound:
-    """Stacked bounds with the widths that they have at impulses Λ of the coordinate rows."""
+    """Stacked bounds, widened by μ |Λₙ|; Λ: impulses of the coordinate rows."""
     if bounds.mu is None:
         return bounds
     width = bounds.mu * jnp.abs(Λ[np.array(bounds.normal)])
@@ -104,7 +106,7 @@ def widened(bounds: Bound, Λ: Array) -> Bound:
 def potential(
     bounds: Bound, s: Array, floor: Array, anchor: Array, smoothing: Array | None
 ) -> Potential:
-    """The potentials of stacked bounds of given widths.
+    """The potentials of stacked and `widened` bounds.
 
     s: impulse that changes the speed of each coordinate row by one, (coordinate rows, *batch)
     anchor: λ₀, impulses nearby; smoothing: ν [m/s or rad/s], None for sharp laws
@@ -112,7 +114,7 @@ def potential(
     """
     lower, upper, soft, s = bounds.lower, bounds.upper, bounds.compliance, s[None]
     if bounds.across:
-        # One law for both rows of a cone, of the mean of their numbers.
+        # Both rows of a cone have one law, with the mean of their numbers.
         s, soft, lower, upper = (
             (x + of_partners(bounds.across, x)) / 2
             for x in jnp.broadcast_arrays(s, soft, lower, upper)
@@ -130,20 +132,22 @@ def potential(
 
 
 def partners(laws: Bound | Potential) -> np.ndarray | None:
-    """Of each coordinate row the other row of its round cone, itself for none; None without any."""
+    """For each coordinate row the other row of its round cone, or the row itself; None if no row
+    has a cone.
+    """
     if not laws.across:
         return None
     rows = range(len(laws.across[0]))
-    # In each row of a cone one law alone is present.
+    # Each row of a cone has a single law.
     return np.array([next((of[i] for of in laws.across if of[i] != i), i) for i in rows])
 
 
 def of_partners(across: tuple[tuple[int, ...], ...], x: Array) -> Array:
-    """Numbers (laws, coordinate rows, *batch) of the other rows of round cones, of others those of
-    themselves.
+    """x (laws, coordinate rows, *batch) of the other row of each round cone; rows without a cone
+    keep their own numbers.
     """
     own = tuple(range(x.shape[1]))
-    # Stored before and after: inside of other kernels XLA looks each number up by itself.
+    # Stored before and after: within another kernel XLA would gather number by number.
     x = materialize(x)
     pairs = zip(x, across, strict=True)
     found = [row if of == own else take(row, np.array(of), 0) for row, of in pairs]
@@ -157,7 +161,7 @@ def in_cone(law: Potential, like: Array) -> Array:
 
 
 def radius(law: Potential, U: Array) -> Array:
-    """The length of U, or of impulses, of both rows of a round cone; of others U itself."""
+    """|U|, or |λ|, of both rows of a round cone; U itself for laws without a cone."""
     if not law.across:
         return U
     square = U * U + of_partners(law.across, U) ** 2
@@ -173,7 +177,7 @@ def total(laws: Potential, λ: Array) -> Array:
 
 
 def over_laws(x: Array) -> Array:
-    """The sum over the first axis, law by law: XLA fuses that with what reads it."""
+    """The sum over the first axis, law by law: XLA fuses such a sum with its readers."""
     return sum(x[1:], x[0])
 
 
@@ -198,16 +202,17 @@ def sharp_value(law: Potential, U: Array) -> Array:
 
 
 def tangent(law: Potential, U: Array, a: Array, u: Array) -> Array:
-    """λ at a speed on the line that touches the law at U, of slope a."""
+    """λ at the speed u on the tangent of the law at U, whose slope is a."""
     return value(law, U) + a * (position(law, u) - U)
 
 
 def moved(law: Potential, U: Array, a: Array, λ: Array, u: Array, slack: Array) -> Array:
-    """U where the line that touches the law at U, of slope a, has the impulse λ at the speed u.
+    """The new U, at the impulse λ and the speed u of the tangent of the law at U, whose slope is a.
 
-    A law that is stiffer than its row has it from the impulse, in which rounding of the speed is
-    less. Others have it from the speed, and stay at a bound that this passes by no more than
-    `slack`: where stops depend on each other, rounding alone would let one in and another out.
+    A law that is stiffer than its row has its U from the impulse, where rounding of the speed
+    matters less. Other laws have their U from the speed. They stay at their bound while the speed
+    passes it by no more than `slack`: where stops depend on each other, rounding alone would
+    activate one and release another.
     """
     steep = a > law.resistance * law.scale / 2
     by_impulse = U + (λ - value(law, U)) / jnp.where(steep, a, 1.0)
@@ -218,8 +223,8 @@ def moved(law: Potential, U: Array, a: Array, λ: Array, u: Array, slack: Array)
     found = jnp.where(steep, by_impulse, by_speed)
     if law.barrier is None:
         return found
-    # Of a barrier both, for its speed alone would throw it from side to side; and where the
-    # two agree, the impulse.
+    # A barrier uses both, since its speed alone would make U oscillate. Where both agree, it uses
+    # the impulse.
     barrier = (law.barrier > 0) & jnp.isinf(law.upper) & jnp.isfinite(law.lower)
     by_both = likely(law, λ, u)
     agree = jnp.abs(value(law, by_both) - λ) < AGREEING * λ
@@ -228,7 +233,7 @@ def moved(law: Potential, U: Array, a: Array, λ: Array, u: Array, slack: Array)
 
 
 def likely(law: Potential, λ: Array, u: Array) -> Array:
-    """U of a law near which an impulse and a speed lie that need not belong to each other."""
+    """U of the point of a law near an impulse and a speed, which need not fit each other."""
     S = _measure(law)
     V = λ - S * _gap(law, λ, u)
     near, _ = _rounded(law, V, S)
@@ -236,20 +241,20 @@ def likely(law: Potential, λ: Array, u: Array) -> Array:
 
 
 def violation(law: Potential, λ: Array, u: Array) -> Array:
-    """By what speed an impulse and a speed miss the law."""
+    """Distance of an impulse and a speed from the law, as a speed."""
     S = _measure(law)
     V = λ - S * _gap(law, λ, u)
     return jnp.abs(λ - _rounded(law, V, S)[0]) / S
 
 
 def in_impact(law: Potential, λ: Array, u: Array) -> Array:
-    """Whether the law lets go of much of an impulse λ at the speed u which that leaves."""
+    """Whether the law would release more than a quarter of λ at the speed u that λ leaves."""
     return law.scale * jnp.abs(_gap(law, λ, u)) > jnp.abs(λ) / 4
 
 
 def _measure(law: Potential) -> Array:
-    """Impulse per speed by which λ and w are compared: of a smoothed law with `upper`, whose two
-    corners know of each other, that by which it is defined.
+    """Impulse per speed that compares λ with w. For a smoothed law with `upper`, whose corners act
+    on each other, it is the 1/R of its definition.
     """
     if law.barrier is None:
         return law.scale
@@ -263,15 +268,16 @@ def _gap(law: Potential, λ: Array, u: Array) -> Array:
 
 
 def _rounded(law: Potential, U: Array, S: Array) -> tuple[Array, Array]:
-    """λ at a position, and its slope, for a round cone the one along U; S: impulse per speed, by
-    which the barrier is κ.
+    """λ at a position, and its slope; for a round cone the slope along U. S: impulse per speed
+    that makes κ of the barrier.
     """
     return _directed(law, U, lambda ρ: _of_one(law, ρ, S))
 
 
 def _directed(law: Potential, U: Array, of_one: Callable) -> tuple[Array, ...]:
-    """λ and what else follows from U of a law of one row, with λ in the direction of U where two
-    rows share their bounds.
+    """Results of `of_one`, λ first, at U, or at |U| with λ in the direction of U for a round cone.
+
+    of_one: from U of a law of one row to λ and further numbers
     """
     ρ = radius(law, U)
     λ, *rest = of_one(ρ)
@@ -285,7 +291,7 @@ def _directed(law: Potential, U: Array, of_one: Callable) -> tuple[Array, ...]:
 def _of_one(law: Potential, U: Array, S: Array) -> tuple[Array, Array]:
     """`_rounded` of a law of one row."""
     below, above = U <= law.lower, U >= law.upper
-    # Not jnp.clip: JAX shares its derivative where two of the three are equal.
+    # Not jnp.clip, which divides its derivative where two of the three arguments are equal.
     sharp = jnp.where(below, law.lower, jnp.where(above, law.upper, U))
     if law.barrier is None:
         return sharp, jnp.where(below | above, 0.0, jnp.ones_like(U))

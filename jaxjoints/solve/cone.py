@@ -1,8 +1,8 @@
 """Round cones of friction: rows turned to the direction in which a contact slips.
 
-Two tangents that share a bound b have λ = U min(1, b/|U|) with U of both. Along U that is the law
-of one row between -b and b; across it a line of the slope f = |λ|/|U|. So one Newton step takes the
-rows of both tangents along and across U, where each has a law of its own, and turns them back.
+Two tangents that share a bound b have λ = U min(1, b/|U|), with U the vector of both. Along U this
+is the law of one row between -b and b. Across U it is a line of the slope f = |λ|/|U|. So a Newton
+step turns the rows of both tangents along and across U, where each has its own law, and back.
 """
 
 import jax.numpy as jnp
@@ -17,10 +17,10 @@ from .bounds import Potential, in_cone, partners, radius, value
 
 @struct
 class Turn:
-    """The turn of rows in pairs, of those without a partner none.
+    """A rotation of pairs of rows; rows without a partner stay as they are.
 
-    cos, sin: of each row, the latter with the sign of what its partner adds to it, (rows, *more)
-    partner: of each row along the first axis
+    cos, sin: of each row, sin with the sign of its partner's contribution, (rows, *more)
+    partner: of each row along the first axis, the row itself for none
     """
 
     cos: Array
@@ -28,7 +28,7 @@ class Turn:
     partner: tuple[int, ...] = static()
 
     def rows(self, x: Array, ahead: int = 0) -> Array:
-        """Numbers along and across; ahead: how many axes come before that of the rows."""
+        """Numbers along and across; ahead: number of axes before the axis of the rows."""
         return self._turned(x, self.sin, ahead)
 
     def back(self, x: Array, ahead: int = 0) -> Array:
@@ -36,22 +36,22 @@ class Turn:
         return self._turned(x, -self.sin, ahead)
 
     def of(self, nodes: np.ndarray) -> "Turn":
-        """The turn of the rows of some nodes, the second axis."""
+        """The turn of the rows of some nodes, places along the second axis."""
         return Turn(*(take(x, nodes, 1) for x in (self.cos, self.sin)), self.partner)
 
     def _turned(self, x: Array, sin: Array, ahead: int) -> Array:
         cos, sin = (y.reshape((1,) * ahead + y.shape) for y in (self.cos, sin))
-        # Stored before and after: inside of other kernels XLA looks each number up by itself.
+        # Stored before and after: within another kernel XLA would gather number by number.
         x = materialize(x)
         return cos * x + sin * materialize(take(x, np.array(self.partner), ahead))
 
 
 @struct
 class Slip:
-    """Where round cones slip, or would: what turns the coordinate rows of laws, (coordinate rows,
-    *batch), and the slopes across.
+    """Directions in which round cones slip or would slip, arrays (coordinate rows, *batch).
 
-    across: f, of the second rows of cones, else 0
+    turn: turns the coordinate rows along and across the slip
+    across: slope f of the second rows of cones, else 0
     """
 
     turn: Turn
@@ -59,12 +59,12 @@ class Slip:
 
     @classmethod
     def of(cls, laws: Potential, U: Array) -> "Slip | None":
-        """That of laws at their positions U; None without any round cone."""
+        """The slip of laws at their positions U; None without round cones."""
         partner = partners(laws)
         if partner is None:
             return None
         index = np.arange(len(partner))
-        # In each row of a cone one law alone has a position.
+        # Each row of a cone has a single law.
         mask = in_cone(laws, U)
         size, along, force = (
             jnp.sum(jnp.where(mask, x, 0.0), axis=0)
@@ -94,11 +94,11 @@ class Slip:
         )
 
     def positions(self, laws: Potential, U: Array) -> Array:
-        """Positions of these laws, from those of the cones."""
+        """Positions of the laws along and across, from positions of the cones."""
         return self.turn.rows(U, 1) * self._stretch(laws, U)
 
     def positions_back(self, laws: Potential, U: Array) -> Array:
-        """Positions of the cones, from those of the rows along and across."""
+        """Positions of the cones, from positions of the laws along and across."""
         return self.turn.back(U / self._stretch(laws, U), 1)
 
     def _stretch(self, laws: Potential, U: Array) -> Array:

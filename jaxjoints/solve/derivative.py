@@ -1,9 +1,9 @@
-"""How a solution is differentiated, whatever steps led to it.
+"""How a solution is differentiated.
 
-For the implicit function theorem the iterates are constants: the derivative of one more Newton
-step, taken at the end of a pass with the matrix held fixed, is that of its solution. It goes on to
-the next pass through what that takes as given. It costs one solve for each pass, and only where a
-derivative is asked for.
+By the implicit function theorem, the derivative of the solution of a pass is the derivative of one
+more Newton step at this solution, with the matrix held fixed. Iterates are constants. The
+derivative continues to the next pass through the inputs of that pass (`Given`). It costs one solve
+for each pass, and only where a derivative is asked for.
 """
 
 from abc import ABC, abstractmethod
@@ -75,7 +75,7 @@ class Derivative(ABC):
 class Implicit(Derivative):
     """The derivative of the solution, by the implicit function theorem: one more linear solve.
 
-    The second order forward over reverse (`jax.hessian`) works; reverse over reverse through a
+    Second derivatives work forward over reverse (`jax.hessian`). Reverse over reverse through a
     rollout with bounds needs `Unrolled`.
     """
 
@@ -98,7 +98,7 @@ class Implicit(Derivative):
 
 @struct
 class Unrolled(Derivative):
-    """The derivative of the iteration, all of whose steps are then taken and differentiated."""
+    """The derivative of the iteration: all steps are taken and differentiated."""
 
     def ends(
         self,
@@ -122,7 +122,7 @@ def _ends(
 
 @_ends.defjvp
 def _ends_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
-    """Where the iteration began has no part in the derivative but by what was given."""
+    """The start of the iteration enters the derivative through `given` alone."""
     ends = completed(settings, *primals[:3], _ends(settings, *primals))
     return ends, _slopes(settings, ends, primals[:3], tangents[:3])
 
@@ -130,8 +130,9 @@ def _ends_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
 def known_solution(
     settings: Settings, problem: RowProblem, smoothing: Array | None, at: Impulses
 ) -> RowSolution:
-    """Impulses `at` that are known to solve a problem of one pass, with the derivative of
-    `Implicit`. Nothing is iterated, and the residual is not looked for.
+    """Impulses `at` that solve a problem of one pass, with the derivative of `Implicit`.
+
+    Nothing is iterated, and the residual is not computed.
     """
     given = first_given(settings, problem, smoothing, at)
     ends = _known_ends(settings, problem, smoothing, given, at)
@@ -158,8 +159,8 @@ def _known_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
 
 
 def _slopes(settings: Settings, ends: Ends, primals: tuple, tangents: tuple) -> Ends:
-    """Derivatives of the ends of all passes, and of what the last took as given: at each end that
-    of one Newton step more.
+    """Derivatives of the ends of all passes, and of the inputs of the last pass: at each end the
+    derivative of one more Newton step.
     """
     problem, smoothing, first = primals
 

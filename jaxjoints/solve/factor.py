@@ -1,8 +1,8 @@
 """The sparse direct solver: block Cholesky of a matrix on a joint graph, level by level.
 
 All pivots k of a level are factored at once, A_kk = L_k L_kᵀ, with V_ik = A_ik L_k⁻ᵀ for their
-later neighbours i, and A_ij becomes A_ij - V_ik V_jkᵀ for every two of those. Exact for any graph;
-linear in the right side. Nodes stand in the plan's elimination order in every array.
+later neighbours i. Then A_ij - V_ik V_jkᵀ replaces A_ij for every pair of these neighbours. The
+factorization is exact for any graph. In all arrays nodes stand in the plan's elimination order.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from ..algebra.places import add_at, take
 from ..algebra.pytree import struct
 from .graph import Level, Plan
 
-# Slots up to which edges are taken slice by slice; beyond, code would grow with them.
+# Slots up to which edges are slices; with more slots they are gathered, or programs would grow.
 UNROLLED_SLOTS = 3
 
 
@@ -68,8 +68,9 @@ def add_diagonal(plan: Plan, blocks: Blocks, d: Array) -> Blocks:
 
 
 def factor_scaled(plan: Plan, A: Blocks, extra: Array, root: Array | None) -> Factor:
-    """Block Cholesky factor of S A S + diag(extra), S = diag(root), both of shape (r, nodes,
-    *batch); no root for S = 1.
+    """Block Cholesky factor of S A S + diag(extra), S = diag(root).
+
+    extra, root: shape (r, nodes, *batch); root None for S = 1
     """
     scaled = A if root is None else scale(plan, A, root)
     return factor(plan, add_diagonal(plan, scaled, extra))
@@ -78,9 +79,8 @@ def factor_scaled(plan: Plan, A: Blocks, extra: Array, root: Array | None) -> Fa
 def factor(plan: Plan, blocks: Blocks) -> Factor:
     """Block Cholesky factor of a positive definite matrix.
 
-    Rows beyond a node's height must be those of the identity, and are left out.
-
-    Rows that depend on others to within rounding get x = 0, which solves what can be solved.
+    Rows beyond a node's height must be rows of the identity; they are skipped. Rows that depend on
+    others to within rounding get x = 0; the other rows are solved.
     """
     diagonal, edges = blocks.diagonal, blocks.edges
     size = jnp.stack([diagonal[i, i] for i in range(diagonal.shape[0])])
@@ -123,8 +123,8 @@ def solve(plan: Plan, factor: Factor, b: Array) -> Array:
 
 
 def corrected(solve: Callable[[Array], Array], b: Array, ε: Array, before: Array | float) -> Array:
-    """x + y with x = solve(b) and y = solve(ε (before + x)): what the regularization ε in a matrix
-    holds back is taken away to second order.
+    """x + y with x = solve(b) and y = solve(ε (before + x)): a correction that removes the
+    regularization ε of the solver's matrix to second order.
     """
 
     def improve(carry, _):
@@ -132,7 +132,7 @@ def corrected(solve: Callable[[Array], Array], b: Array, ε: Array, before: Arra
         total = total + solve(right)
         return (total, ε * (before + total)), None
 
-    # A loop and not two solves: half the program.
+    # A loop instead of two solves: half the program.
     (total, _), _ = lax.scan(improve, (jnp.zeros_like(b), b), length=2)
     return total
 
@@ -144,14 +144,14 @@ def _tall(x: Array, rows: int) -> Array:
 
 
 def _pivots(level: Level, diagonal: Array, size: Array) -> Array:
-    """L_k⁻¹ of the pivots, the first items of what remains of the diagonal."""
+    """L_k⁻¹ of the pivots, the first items of the remaining diagonal."""
     h = level.height
     pivots = diagonal[:h, :h, : level.stop - level.start]
     return cholesky_inverse(pivots, size[:h, level.start : level.stop])
 
 
 def _coupling(level: Level, edges: Array, inverse: Array) -> Array:
-    """V_ik = A_ik L_k⁻ᵀ of the level's edges, the first items of those that remain."""
+    """V_ik = A_ik L_k⁻ᵀ of the level's edges, the first of the remaining edges."""
     edges = edges[: level.reach, : level.height, : level.last - level.first]
     return product_transposed(edges, per_edge(level, inverse, 2)) if level.counts else edges
 
@@ -176,7 +176,7 @@ def _update_edges(level: Level, edges: Array, coupling: Array) -> Array:
 
 
 def _add_corner(x: Array, index: np.ndarray, values: Array) -> Array:
-    """Matrices x with smaller ones added to their upper left corners at constant places."""
+    """Matrices x, at constant places with smaller matrices added to their upper left corners."""
     reach = values.shape[0]
     if reach == x.shape[0]:
         return add_at(x, index, values, 2)

@@ -1,8 +1,8 @@
-"""What the force of a row may do: the row laws in which joints and laws speak to solvers.
+"""Row laws: how the impulse of a row depends on its speed.
 
 A row has the wrench N, the speed u = N v⁺ at the end of the step, and an impulse λ over the step.
-A row law says how λ and u depend on each other. The same records serve one coordinate, as
-`Law.force` returns them, and all rows of a problem, as the solver gets them: stacked.
+A row law relates λ and u. `Law.force` returns the row law of one coordinate; the solver receives
+the same records stacked, for all rows of a problem.
 """
 
 import jax.numpy as jnp
@@ -42,9 +42,11 @@ class Hard:
 
 @struct
 class Latch:
-    """A row held as by `Hard` where `engaged` is 1, and free for its other laws where it is 0.
+    """A row held as by `Hard` where `engaged` is 1, and left to its other laws where it is 0.
 
-    compliance: None for the least that can be solved; error: None where nothing reads it
+    Fields as in `Hard`, with two exceptions:
+
+    compliance: None for the smallest that can be solved; error: None where no projection needs it
     """
 
     bias: Array
@@ -61,14 +63,14 @@ class Bound:
 
     sign: σ, ±1
     bias: [m/s or rad/s]; compliance: speed per impulse
-    present: 1 where the row exists, 0 where λ = 0 whatever happens
+    present: 1 where the law acts, 0 where λ = 0
     lower, upper: bounds of the impulse, both None for 0 ≤ λ
     mu: μ of bounds that are wider by μ |Λₙ|, Λₙ the impulse of another row; None for fixed bounds
-    violation: how far a hard stop is passed, ≤ 0 there and 0 elsewhere, which position projection
-        takes back [m or rad]; None for what is no stop
+    violation: way past a hard stop, ≤ 0, which position projection takes back [m or rad]; 0 where
+        the stop is not passed; None for laws that are no stops
     normal: in a problem, for each coordinate row the coordinate row of Λₙ, of the same node
-    across: in a problem, for each coordinate row that with which it shares its bound as a round
-        cone, √(λ² + λ'²) ≤ upper, itself where there is none; () where no row has one
+    across: in a problem, for each coordinate row the other row of its round cone, √(λ² + λ'²) ≤
+        upper; the row itself where it has no cone; () where no row has a cone
     """
 
     sign: Array

@@ -1,13 +1,13 @@
 """Projected Gauss–Seidel with over-relaxation: one row after the other, as ODE's QuickStep.
 
-Every law is a row of its own with an impulse λ in a box, of which its row of A feels s λ, and with
+Every law is a row of its own. Its impulse λ has a lower and an upper bound and adds s λ to its row
+of A. With u the speed of this row, its remainder is
 
-    r = m u + constant + compliance λ,    u the speed of its row of A:
+    r = m u + constant + compliance λ.
 
-m = s = 1 for hard rows and m = s = σ for bounded impulses. A linear law λ = p - K₀ u is the row
-u + λ/K₀ = p/K₀, soft by 1/K₀, multiplied by K₀: m = K₀, s = 1, compliance 1. A visit of a row sets
-λ to what is nearest in its box to λ - ω r / (m s A_ii + compliance) and moves the bodies
-accordingly.
+m = s = 1 for hard rows, and m = s = σ for bounded impulses. A linear law λ = p - K₀ u is the row
+u + λ/K₀ = p/K₀ multiplied by K₀: m = K₀, s = 1, compliance 1. A visit of a row replaces λ by
+λ - ω r / (m s A_ii + compliance), clipped to its bounds, and moves the bodies accordingly.
 """
 
 from dataclasses import dataclass
@@ -46,14 +46,14 @@ from .problem import (
 class ProjectedGaussSeidel(Solver):
     """One row after the other by projected Gauss–Seidel with over-relaxation, as ODE's QuickStep.
 
-    Rows are visited joint by joint, friction that follows a normal force last, bounded by what that
-    force is at the visit. ODE shuffles the rows after every eight iterations; here they keep their
-    order. How fast it converges depends on the rows' axes, the masses and the length of chains, and
-    `Info.ok` mostly says that it has not: a solver to compare with, where `Newton` is exact.
+    Rows are visited joint by joint. Friction that follows a normal force comes last, bounded by
+    this force at the time of the visit. ODE shuffles the rows after every eight iterations; here
+    they keep their order. Convergence depends on the axes of the rows, the masses and the length of
+    chains. It is mostly incomplete, and `Info.ok` is False then: a solver to compare with.
 
     relaxation: ω, between 0 and 2; 1 is plain Gauss–Seidel
-    iterations: visits of every row; all are taken, and a derivative is that of all of them
-    warm: starts from the impulses of the last step; ODE starts from none
+    iterations: visits of every row; all are taken and differentiated
+    warm: whether to start from the impulses of the last step; ODE starts from 0
     """
 
     relaxation: Array | float = 1.3
@@ -96,7 +96,7 @@ class ProjectedGaussSeidel(Solver):
             moved, λ = carry
             return jax.lax.scan(_visit, moved, (laws, λ)), None
 
-        # In reverse, sweeps are computed again: of each only its start is kept.
+        # Reverse differentiation keeps only the start of each sweep and computes the sweep again.
         sweep = jax.checkpoint(sweep, prevent_cse=False)
         (_, λ), _ = jax.lax.scan(sweep, (moved, λ), None, length=self.iterations)
         at = _joined(problem, places, λ)
@@ -110,9 +110,9 @@ class ProjectedGaussSeidel(Solver):
 class _Places:
     """Where each law stands: hard ones, linear ones, and those of each bound, one after the other.
 
-    hard: how many hard rows there are; row, node: of each law
-    coordinate: the coordinate row it is part of; normal: the one whose impulse its bounds follow;
-        both one past the last for none
+    hard: number of hard rows; row, node: of each law
+    coordinate: the coordinate row of each law; normal: the coordinate row whose impulse its bounds
+        follow; the number of coordinate rows for none
     order: of the visits
     """
 
@@ -125,7 +125,7 @@ class _Places:
 
     @classmethod
     def of(cls, problem: RowProblem) -> "_Places":
-        """Those of a problem."""
+        """The places in a problem."""
         structure = problem.structure
         hard = np.argwhere(structure.hard & (structure.filler == 0))
         count, kinds = len(structure.row), 1 + len(problem.bounds)
@@ -155,7 +155,7 @@ class _Laws(NamedTuple):
     H, Y: wrenches on the bodies of all sides and M⁻¹ H, (laws, sides, 6, *batch)
     body: of each side, (laws, sides); coordinate, normal: see `_Places`, (laws,)
     slope, sign, constant, compliance: m, s, constant and compliance of r
-    lower, upper: the box, wider by `friction` times the impulse of `normal`
+    lower, upper: bounds of λ, widened by `friction` times the impulse of `normal`
     gain: ω / (m s A_ii + compliance)
     """
 
@@ -175,13 +175,13 @@ class _Laws(NamedTuple):
 
 
 def _visit(moved: tuple[Array, Array], visited: tuple[_Laws, Array]) -> tuple:
-    """Bodies' twists and coordinate rows' impulses after the visit of a law, and its impulse."""
+    """Twists of the bodies and impulses of coordinate rows after a visit, and the law's impulse."""
     (twist, Λ), (law, λ) = moved, visited
     u = jnp.sum(law.H * twist[law.body], axis=(0, 1))
     wanted = λ - law.gain * (law.slope * u + law.constant + law.compliance * λ)
     width = law.friction * jnp.abs(Λ[law.normal])
     lower, upper = law.lower - width, law.upper + width
-    # Where both are equal there is no such law, and nothing moves with what it would want.
+    # Equal bounds: the law is absent, and its impulse must not depend on `wanted`.
     new = jnp.where(wanted <= lower, lower, jnp.where(wanted >= upper, upper, wanted))
     push = law.sign * (new - λ)
     return (twist.at[law.body].add(law.Y * push[None, None]), Λ.at[law.coordinate].add(push)), new
@@ -219,7 +219,7 @@ def _laws(problem: RowProblem, places: _Places, relaxation: Array) -> _Laws:
         for part in zip(*parts, strict=True)
     )
     size = slope * sign * A + compliance
-    # Protects from rows that move nothing and are not soft: they keep their impulse.
+    # Protects the division from hard rows that move nothing: they keep their impulse.
     gain = jnp.where(size > 0, relaxation / jnp.where(size > 0, size, 1.0), 0.0)
     constant = slope * rate + constant
     values = slope, sign, constant, compliance, lower, upper, friction, gain
@@ -239,7 +239,7 @@ def _on_bodies(problem: RowProblem, row: np.ndarray, node: np.ndarray) -> tuple:
     mass, inertia = problem.bodies.inverse_mass, problem.bodies.inverse_inertia
     sides = zip(problem.bodies.H, structure.way.sides, strict=True)
     for wrench, (nodes, bodies) in sides:
-        # Nodes without this side act on nothing there.
+        # Nodes without this side act on the world there.
         at, whose = np.full(structure.nodes, len(nodes)), np.full(structure.nodes, len(mass) - 1)
         at[list(nodes)], whose[list(nodes)] = np.arange(len(nodes)), bodies
         twist = over_mass(mass[np.array(bodies)], inertia[:, :, np.array(bodies)], wrench)
@@ -261,7 +261,7 @@ def _split(problem: RowProblem, places: _Places, at: Impulses) -> Array:
     hard = slice(places.hard)
     pushes = [bound.sign * λ for bound, λ in zip(problem.bounds, bounded, strict=True)]
     linear = coordinate_rows(problem, impulse) - sum(pushes)
-    # A law that no speed changes gives its impulse from the start: nothing is left to find.
+    # A law whose impulse depends on no speed exerts it from the start.
     linear = jnp.where(problem.augmented_stiffness > 0, linear, problem.impulse)
     parts = [impulse[places.row[hard], places.node[hard]], linear, *bounded]
     batch = jnp.broadcast_shapes(*(x.shape[1:] for x in parts))

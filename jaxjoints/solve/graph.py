@@ -1,9 +1,10 @@
-"""The joint graph and the order in which its nodes are eliminated, worked out once, in numpy.
+"""The joint graph and the order in which its nodes are eliminated, computed once, in numpy.
 
-Node i is a block of rows that pass some bodies; two nodes are neighbours if they pass the same
-body, and then a block of the matrix couples them. Eliminating a node connects its remaining
-neighbours (fill). Nodes that are not neighbours are eliminated together, as one level: a
-nested dissection, by which a chain of n nodes has about log₂ n levels. Loops are just edges.
+A node is a block of rows. It passes bodies: those that its rows act on, and with tree joints all
+bodies between these and their roots. Two nodes that pass the same body are neighbours, and a block
+of the matrix couples them. Eliminating a node connects its remaining neighbours (fill). Nodes that
+are not neighbours are eliminated together, as one level of a nested dissection: a chain of n nodes
+has about log₂ n levels. Loops are edges like others.
 """
 
 from dataclasses import dataclass
@@ -14,21 +15,21 @@ import numpy as np
 
 # How far above the smallest degree a node may lie and still join the current level.
 MARGIN = 2
-# Height of nodes that use all rows there are.
+# Height of nodes that use all rows of the problem.
 ALL_ROWS = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Nodes eliminated together, and what that does to the rest.
+    """Nodes eliminated together (pivots), and their updates of later nodes.
 
-    The edges of a level lead from its pivots to the neighbours that come later. Slot s holds the
-    s-th neighbour of every pivot that has that many; pivots stand in order of descending number of
-    neighbours, so that slot s belongs to the first counts[s] of them.
+    The edges of a level lead from its pivots to the neighbours that come later. Pivots are sorted
+    by descending number of neighbours. Slot s holds the s-th neighbour of the first counts[s]
+    pivots, which have so many.
 
-    start, stop: the pivots, positions in the order
+    start, stop: range of the pivots in the elimination order
     height: rows of the tallest pivot; reach: rows of the tallest of their neighbours
-    first, last: the edges, places in the storage
+    first, last: range of the edges in the storage
     counts: number of pivots in each slot
     pivot: of each edge, counted from `start`; neighbour: of each edge, position in the order
     early, late: pairs of edges that share a pivot, in slots s < t, counted from `first`; target:
@@ -53,10 +54,10 @@ class Level:
 class Plan:
     """Elimination order, levels, storage and assembly of one joint graph.
 
-    Equal to any plan of the same nodes and heights, of which it is a function.
+    Two plans of the same nodes and heights are equal.
 
-    nodes: bodies that the rows of each node pass, -1 for what does not move
-    heights: how many rows each node has
+    nodes: bodies that each node passes, -1 for bodies that impulses do not move
+    heights: number of rows of each node
     order: node at each position of the elimination order, in which all arrays are given
     levels: contiguous ranges of positions
     row, column: positions of the two nodes of each edge, row the later, shape (edges,)
@@ -84,7 +85,7 @@ class Plan:
 
 
 def is_tree(nodes: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether each node joins two bodies that no others join; the world is one body."""
+    """Whether the nodes, each an edge between two bodies, make a forest; the world is one body."""
     root: dict[int, int] = {}
 
     def top(body):
@@ -105,9 +106,9 @@ def elimination_plan(
 ) -> Plan:
     """Plan of a joint graph.
 
-    nodes: bodies that the rows of each node pass, each moving body once; -1 for the world and for
-        bodies of prescribed motion, which couple nothing
-    heights: rows of each node, by default all that there are
+    nodes: bodies that each node passes, each moving body once; -1 for the world and for bodies of
+        prescribed motion, which couple nothing
+    heights: number of rows of each node, by default all rows of the problem
     """
     heights = (ALL_ROWS,) * len(nodes) if heights is None else heights
     levels = _independent_sets(_adjacency(nodes))
@@ -152,7 +153,7 @@ def _independent_sets(adjacency: list[set[int]]) -> list[list[tuple[int, set[int
     """Nodes of each level with their later neighbours, most neighbours first; consumes its input.
 
     A level is a maximal independent set among the nodes of low degree. Among equal degrees the node
-    with the fewest neighbours still free goes first: on a chain, every other one.
+    with the fewest free neighbours goes first, which takes every other node of a chain.
     """
     remaining = set(range(len(adjacency)))
     levels = []

@@ -1,11 +1,11 @@
-"""The iteration of a batch: Newton steps in passes, of which each has bounds of its own.
+"""The iteration of a batch: Newton steps in passes.
 
-In a pass the bounds of all laws are given numbers: those of friction follow normal impulses found
-before. So each pass looks for the least sum of convex potentials. It begins with a whole step from
-the laws that impulses and speeds make likely; the length of each further step is searched for.
+Within a pass the bounds of all laws are fixed numbers. So each pass minimizes a sum of convex
+potentials. Its first step is a whole Newton step from the most likely active set; a line search
+finds the length of each further step.
 
-The normal impulses of the last step bound the first pass, those that it finds the second, and from
-then on those at which a secant through the last two passes meets itself.
+The bounds of friction follow normal impulses: in the first pass those of the last time step, in the
+second pass those of the first, then those that a secant through the last two passes extrapolates.
 """
 
 from typing import NamedTuple
@@ -30,25 +30,24 @@ from .problem import (
     speeds,
 )
 
-# Residual below which a step that makes it larger is not taken, as a share of the speeds that
-# cancel in it.
+# Residual below which a step that enlarges it is rejected, as a share of the speeds that cancel.
 NEARLY_SOLVED = 1e-9
 # Floor of a law's compliance, as a share of the mobility of its row: of all laws; of contacts with
-# friction; of these where no impulse of the last step anchors them.
+# friction; of contacts with friction where no impulse of the last step anchors them.
 FLOOR = {4: 3e-7, 8: 1e-14}
 CONTACT_FLOOR = 1e-2
 UNANCHORED_FLOOR = {4: 1e-3, 8: 1e-5}
-# How far a secant reaches; the least difference of normal impulses that it divides by, as a share
-# of the largest.
+# Bounds of a secant's slope; the least difference of normal impulses that it divides by, as a share
+# of the largest normal impulse.
 STEEPEST = -20.0, 0.5
 LEAST_DIFFERENCE = 1e-6
 
 
 class Settings(NamedTuple):
-    """What `Newton` says of its iteration.
+    """Settings of `Newton` for the iteration.
 
-    iterations: Newton steps of the first pass, at most; passes: how many there are
-    coupled: whether friction is bounded by the normal force of the solution; else by that of the
+    iterations: most Newton steps of the first pass; passes: number of passes
+    coupled: whether the normal force of the solution bounds friction; else the normal force of the
         first half of the passes, which have no friction
     """
 
@@ -58,17 +57,17 @@ class Settings(NamedTuple):
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """By how many steps each pass has ended. What one leaves over, the next has."""
+        """Total number of steps at which each pass ends; the next pass may use steps left over."""
         later = max(self.iterations - 1, 1)
         return tuple(self.iterations + later * i for i in range(self.passes))
 
 
 class Given(NamedTuple):
-    """What a pass takes as given, from passes before.
+    """Inputs of a pass from the passes before.
 
-    anchors: impulses near those of the bounded laws, (laws, coordinate rows, *batch)
-    normal: impulses that bound others; before, found: those of the pass before and what it found,
-        (coordinate rows, *batch)
+    anchors: λ₀ of the bounded laws, (laws, coordinate rows, *batch)
+    normal: impulses that bound friction; before: `normal` of the pass before; found: impulses that
+        the pass before found, (coordinate rows, *batch)
     """
 
     anchors: Array
@@ -78,11 +77,11 @@ class Given(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What an iteration found.
+    """The result of an iteration.
 
-    points: at the end of each pass, arrays (passes, …); given: what the last pass took as given
-    number: which pass found what the next would, (*batch); those after it have its point
-    steps: how many Newton steps all took, (*batch)
+    points: at the end of each pass, arrays (passes, …); given: inputs of the last pass
+    number: the last pass that was needed, (*batch); later passes have its point
+    steps: Newton steps of all passes, (*batch)
     """
 
     points: Point
@@ -94,10 +93,11 @@ class Ends(NamedTuple):
 class _Iterate(NamedTuple):
     """The iteration after some steps.
 
-    point, speed: where it is, and the speeds of all rows there
-    given: of the pass at work; number: which it is, (*batch)
-    fresh: whether the next step is its first; wanted: whether there is one, (*batch)
-    steps: made so far; residual: of the last, (*batch); ends: of the passes
+    point, speed: the iterate, and the speeds of all rows there
+    given, number: inputs and number of the current pass, (*batch)
+    fresh: whether the next step is the first of the pass; wanted: whether there is a next step,
+        (*batch)
+    steps: number of steps so far; residual: after the last step, (*batch); ends: of the passes
     """
 
     point: Point
@@ -114,10 +114,10 @@ class _Iterate(NamedTuple):
 def first_given(
     settings: Settings, problem: RowProblem, smoothing: Array | None, start: Impulses
 ) -> Given:
-    """What the first pass takes as given, from the impulses of the last step.
+    """Inputs of the first pass, from the impulses of the last time step.
 
-    The part of an impact in them, of which the laws let go, is no anchor: it would push bodies
-    apart that rest on each other.
+    Impulses of an impact, which the laws release, are no anchors: they would push apart bodies that
+    now rest on each other.
     """
     Λ, bounded = coordinate_rows(problem, start[0]), start[1]
     if problem.follows and not settings.coupled:
@@ -138,10 +138,10 @@ def next_given(
     number: Array,
     found: Array | None = None,
 ) -> Given:
-    """What the pass after `number` takes as given, from the impulses that this found.
+    """Inputs of the pass after `number`, from the impulses Λ and `bounded` of that pass.
 
-    found: where it obeys all laws without any floor, (*batch): nothing else is to be found; None
-        for nowhere
+    found: True where these impulses obey all laws without floors, (*batch): further passes keep
+        them; None for nowhere
     """
     if not settings.coupled:
         half = settings.passes // 2
@@ -155,7 +155,7 @@ def next_given(
     some = jnp.abs(moved) > stop_gradient(least)[None]
     ρ = jnp.where(some, (Λ - given.found) / jnp.where(some, moved, 1.0), 0.0)
     normal = given.normal + (Λ - given.normal) / (1 - jnp.clip(ρ, *STEEPEST))
-    # Normal impulses never pull: a secant may not change their sign.
+    # Normal impulses never pull: the secant must not change their sign.
     normal = jnp.where(normal * Λ > 0, normal, 0.0)
     if found is not None:
         normal = jnp.where(found[None], Λ, normal)
@@ -169,7 +169,7 @@ def laws_of(
     given: Given,
     bounds: Bound | None = None,
 ) -> Potential:
-    """The potentials of all bounds in a pass; bounds: the `stacked` ones, where they are known."""
+    """The potentials of all bounds in a pass; bounds: the `stacked` bounds, where known."""
     bounds = widened(stacked(problem.bounds) if bounds is None else bounds, given.normal)
     return potential(bounds, scale(problem), _floors(settings, problem), given.anchors, smoothing)
 
@@ -191,7 +191,7 @@ def _floors(settings: Settings, problem: RowProblem) -> Array:
 def improved(
     problem: RowProblem, laws: Potential, at: Point, speed: Array, whole: Array
 ) -> tuple[Point, Array]:
-    """One Newton step, of a searched length where not `whole`, (*batch); and the speeds there."""
+    """One Newton step, with a line search where not `whole`, (*batch); and the speeds after it."""
     system = problem, laws
     to = newton_step(system, system, at, speed)
     ahead = speeds(problem, to.impulse)
@@ -203,7 +203,7 @@ def improved(
 
 
 def begun(laws: Potential, problem: RowProblem, at: Impulses, speed: Array) -> Point:
-    """The point from which a pass begins whose laws have impulses nearby."""
+    """The first point of a pass, from impulses nearby and the speeds that they leave."""
     u = coordinate_rows(problem, speed)
     return Point(at[0], likely(laws, at[1], u[None]))
 
@@ -218,7 +218,8 @@ def iterated(
 ) -> Ends:
     """Newton steps from `start` until all environments have ended their last pass.
 
-    given: of the first pass; every: take all steps, so that the iteration can be differentiated
+    given: inputs of the first pass; every: take all steps, so that the iteration can be
+        differentiated
     """
     precision = problem.rate.dtype.itemsize
     last, limits = settings.passes - 1, np.array(settings.limits)
@@ -232,8 +233,8 @@ def iterated(
         point, speed = improved(problem, laws, now.point, now.speed, now.fresh)
         at = point.impulse, value(laws, point.positions)
         left, size = residual(problem, laws, at, speed)
-        # Solved environments stay as they are: what one gets does not depend on its neighbours. A
-        # step that refines what is solved is taken only if it does.
+        # Solved environments stay as they are, so that results do not depend on the batch. A step
+        # from a nearly solved point is taken only if it lowers the residual.
         worse = ~now.fresh & (left > now.residual) & (now.residual <= NEARLY_SOLVED * size)
         taken = now.wanted & ~worse
         point, speed, left = _chosen(
@@ -254,7 +255,7 @@ def iterated(
             at = point.impulse, value(laws, point.positions)
             Λ = coordinate_rows(problem, point.impulse)
             if smoothing is None:
-                # Where a pass obeys all laws without any floor, others would find nothing else.
+                # Where a pass obeys all laws without floors, further passes would not change it.
                 bare = bare_laws(problem, Λ, None, bounds)
                 on &= residual(problem, bare, at, speed)[0] > SOLVED[precision] * size
             given = _chosen(on, next_given(settings, given, Λ, at[1], now.number), given)
@@ -289,7 +290,7 @@ def iterated(
 def completed(
     settings: Settings, problem: RowProblem, smoothing: Array | None, given: Given, ends: Ends
 ) -> Ends:
-    """Ends with those of passes for which there was no need; given: of the first pass."""
+    """Ends, completed by the passes that were not needed; given: inputs of the first pass."""
     points, at, bounds = [], None, stacked(problem.bounds)
     for number in range(settings.passes):
         laws = laws_of(settings, problem, smoothing, given, bounds)
@@ -306,16 +307,16 @@ def completed(
 
 
 def _chosen(mask: Array, these, those):
-    """One tree of arrays where the mask (*batch) is true, else the other."""
+    """`these` where the mask (*batch) is true, else `those`; trees of arrays."""
     return jax.tree.map(lambda x, y: jnp.where(_leading(mask, x), x, y), these, those)
 
 
 def _leading(mask: Array, like: Array) -> Array:
-    """A mask (*batch) with axes of size 1 in front, as many as an array has."""
+    """A mask (*batch) with axes of size 1 in front, to the number of axes of `like`."""
     return mask.reshape((1,) * (like.ndim - mask.ndim) + mask.shape)
 
 
 def _from(number: Array, passes: np.ndarray, like: Array) -> Array:
-    """True where an array (passes, …, *batch) is of passes from that number (*batch) on."""
+    """True for passes from `number` (*batch) on, for arrays like (passes, …, *batch)."""
     count = passes.reshape((-1,) + (1,) * (like.ndim - 1))
     return count >= _leading(number, like)

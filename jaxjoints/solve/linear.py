@@ -1,6 +1,6 @@
-"""Symmetric linear systems in all rows: one solve where nothing is bounded, or of a Newton step.
+"""Symmetric linear systems in all rows: the solve of a problem without bounds, or of a Newton step.
 
-The matrix carries the regularization of the hard rows; a correction takes it away to second order.
+The matrix has the regularization of the hard rows; a correction removes it to second order.
 """
 
 import jax
@@ -28,9 +28,9 @@ def solve_linear(
 ) -> tuple[Array, RowFactor]:
     """Impulses where no law is bounded: one symmetric solve, differentiable to any order.
 
-    problem: regularized
+    problem: `regularized`
     factors: of the matrix, None to factor it here
-    correct: take the regularization away to second order
+    correct: whether to remove the regularization to second order
 
     Returns: the impulses, and the factors
     """
@@ -46,14 +46,14 @@ def solve_linear(
 
 
 def solve_with(problem: RowProblem, factors: RowFactor) -> Array:
-    """Impulses of a problem without bounds by the factors of one with the same rows and laws."""
+    """Impulses of a problem without bounds, by factors of a problem with the same rows and laws."""
     return solve_linear(regularized(problem), factors)[0]
 
 
 def solve_at_rest(problem: RowProblem, factors: RowFactor, rate: Array) -> Array:
-    """Impulses for rows of other rates, by the factors of a problem without bounds.
+    """Impulses of a problem without bounds for another `rate` of its rows, by its factors.
 
-    Its linear laws resist the motion and do not begin any.
+    The linear laws resist the motion but do not push: their impulse at rest is 0.
     """
     problem = replace(problem, rate=rate, impulse=jnp.zeros_like(problem.impulse))
     return solve_linear(regularized(problem), factors, correct=False)[0]
@@ -62,13 +62,13 @@ def solve_at_rest(problem: RowProblem, factors: RowFactor, rate: Array) -> Array
 def scaled_system(
     problem: RowProblem, hard: Array, wanted: Array, c: Array, odds: Array, R: Array
 ) -> tuple[Array, Array, Array]:
-    """Diagonal, right side and √α of the scaled system, coordinate rows put among the hard ones.
+    """Diagonal, right side and √α of the scaled system of hard rows and coordinate rows.
 
     hard, wanted: compliance and right side of the hard rows, (rows, nodes, *batch); c, odds, R:
         1/A, the odds and the remainders of all laws, (coordinate rows, *batch)
     """
     structure = problem.structure
-    # √α from below: its derivative at no force at all would be infinite.
+    # Protects √α from α = 0 (no force), where its derivative is infinite.
     floor = 1e-6
     root = jnp.sqrt(jnp.maximum(odds / (1 + odds), floor**2))
     shape = jnp.broadcast_shapes(hard.shape, wanted.shape, (1, 1, *odds.shape[1:]))
@@ -81,7 +81,8 @@ def scaled_system(
 def factored(
     problem: RowProblem, extra: Array, root: Array | None, turn: Turn | None = None
 ) -> RowFactor:
-    """Factor of S A S + diag(extra) + ε, S = diag(root), of constants; ε is the regularization.
+    """Factor of S A S + diag(extra) + ε, S = diag(root), ε the regularization; a constant for
+    differentiation.
 
     turn: of the rows of A, None for none
     """
@@ -97,9 +98,10 @@ def factored(
 
 
 def _of_plan(way: Paths, x: Array, of_pairs: Array | None = None, filler: float = 1.0) -> Array:
-    """Numbers of the rows of the graph, and of those of the pairs, in the order of elimination.
+    """Numbers of the rows of the graph and of the pairs, in elimination order.
 
-    of_pairs: 1 by default; filler: of rows that do not exist
+    x: of the rows of the graph; of_pairs: of the rows of the pairs, 1 by default; filler: of rows
+        that do not exist
     """
     if not way.pairs:
         return x
@@ -150,8 +152,8 @@ def solve_symmetric(
 ) -> Array:
     """S y with (S A S + diag(extra)) y = right, S = diag(root), by the factor of that matrix and ε.
 
-    turn: of the rows of A, in which extra, right and root are given; the result is turned back
-    correct: take ε away to second order, y + (S A S + diag(extra) + ε)⁻¹ ε y
+    turn: of the rows of A. extra, right and root are of turned rows; the result is turned back
+    correct: whether to remove ε to second order, y + (S A S + diag(extra) + ε)⁻¹ ε y
     """
     ε = problem.regularization
 
@@ -180,11 +182,11 @@ def solve_from(
     before: Array,
     turn: Turn | None = None,
 ) -> Array:
-    """`solve_symmetric` for a change of the impulses `before`: (A + ε) δ = ε Λ corrects for all of
-    them, Λ the sum of those before and of the change.
+    """`solve_symmetric` for a change of the impulses `before`.
 
-    Internal forces of redundant rows double their rounding and go no further, as each solve begins
-    with the whole regularization.
+    The correction (A + ε) δ = ε Λ is for all impulses Λ, those before and the change. Each solve
+    thus begins with the whole regularization, so internal forces of redundant rows do not wander;
+    their rounding doubles at most.
     """
     factors, ε = factored(problem, extra, root, turn), problem.regularization
     if ε is None:

@@ -1,7 +1,7 @@
 """Newton's method for all rows at once: one linear solve, or a few where impulses are bounded.
 
-The iteration (`iteration`) has a fixed number of steps, in passes, and ends early where all
-environments are solved. How the solution is differentiated is a record of its own (`derivative`).
+The iteration (`iteration`) has passes of a limited number of steps, and ends early where all
+environments are solved. A record of its own differentiates the solution (`derivative`).
 """
 
 from typing import ClassVar, Literal, get_args
@@ -34,17 +34,17 @@ Friction = Literal["coupled", "two passes"]
 class Newton(Solver):
     """All rows at once by Newton's method.
 
-    smoothing: ν [m/s or rad/s]: bounded laws act as barriers of acceleration ν²/φ, so that
-        gradients feel a limit before it is touched. None for sharp bounds, which are faster than
-        their limit, 0
-    iterations: Newton steps of the first pass, at most; one linear solve where nothing is bounded
-    passes: how often the bounds of friction are found anew from normal forces. Each further pass
-        has one step less than the first, and those that others left over. Where no friction follows
-        a normal force there is one pass, with the steps of all
-    friction: "coupled" bounds friction by the normal force of the solution; "two passes" by that of
-        a solve without friction, as ODE's dWorldStep does, which takes half of the passes
-    derivative: `Implicit()`, that of the solution, for the cost of one more solve a pass; or
-        `Unrolled()`, that of the iteration
+    smoothing: ν [m/s or rad/s]: a stop at the distance φ pushes with the acceleration ν²/φ, so that
+        gradients feel a limit before it is touched. None for sharp bounds; they compile to a
+        shorter program than ν = 0
+    iterations: most Newton steps of the first pass. Where nothing is bounded, one linear solve
+    passes: how often the bounds of friction are computed from normal forces. Each further pass has
+        one step less than the first, and the steps that earlier passes left over. Where no friction
+        follows a normal force, one pass has the steps of all passes
+    friction: "coupled": the normal force of the solution bounds friction. "two passes": the normal
+        force of a solve without friction, the first half of the passes, as in ODE's dWorldStep
+    derivative: `Implicit()`: of the solution, for one more solve a pass. `Unrolled()`: of the
+        iteration
     """
 
     smoothing: Array | float | None = None
@@ -82,7 +82,7 @@ class Newton(Solver):
         return None if ν is None else jnp.asarray(ν, problem.rate.dtype)
 
     def settings(self, problem: RowProblem) -> Settings:
-        """Of the iteration for a problem."""
+        """Settings of the iteration for a problem."""
         asked = Settings(self.iterations, self.passes, self.friction == "coupled")
         return asked if problem.follows else Settings(asked.limits[-1], 1, True)
 
@@ -93,7 +93,7 @@ class Newton(Solver):
 
 @struct
 class AtSolution(Solver):
-    """Newton's derivative where the start is the solution: there is nothing left to iterate."""
+    """`Newton` without iteration, where the start is the solution: its derivative alone."""
 
     newton: Newton
     by_bodies: ClassVar[bool] = True
@@ -104,7 +104,7 @@ class AtSolution(Solver):
         return self.newton.smoothing
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
-        """The start, with the derivative of the solution; its residual is not looked for."""
+        """The start, with the derivative of the solution; the residual is not computed."""
         if not problem.bounds or start is None:
             return self.newton.solve(problem)
         problem = regularized(problem)

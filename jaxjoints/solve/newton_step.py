@@ -1,16 +1,16 @@
-"""One Newton step of all rows at once: one linear solve at the slopes of all laws, and its length.
+"""One Newton step of all rows at once: one linear solve at the slopes of all laws; line search.
 
 At the positions U of its bounded laws (`bounds`) a coordinate row has the linear laws
 
     λ_k = tangent_k(u) - K_k σ du,    K_k = a_k / R_k,
 
-and with its linear law dΛ = -K du - Σ R_k, where K sums the stiffnesses and R_k is by what an
-impulse misses its law. With c = 1/A_ii, the odds o = K / c and α = o / (1 + o) the system
+and with its linear law dΛ = -K du - Σ R_k. K is the sum of the stiffnesses, and R_k is the
+difference of an impulse from its law. With c = 1/A_ii, o = K / c and α = o / (1 + o) the system
 
     (S A S + diag(1 / ((1 + o) c))) y = -R / ((1 + o) c √α),    S = diag(√α),    dΛ = S y
 
-is symmetric and positive definite from K = 0 (no force, α = 0) to K = ∞ (held, α = 1). The rows of
-round cones are turned to their slip for it (`cone`).
+is symmetric and positive definite from K = 0 (no force, α = 0) to K = ∞ (held, α = 1). In this
+system the rows of round cones are turned to the direction of slip (`cone`).
 """
 
 from functools import partial
@@ -47,12 +47,12 @@ from .problem import (
     with_coordinate_rows,
 )
 
-# Trials of a length: each brings two lengths, between which the best lies, nearer to each other.
+# Trials of the line search: each narrows the interval in which the best length lies.
 TRIALS = 8
 
 
 class Point(NamedTuple):
-    """Where the iteration is.
+    """The iterate.
 
     impulse: Λ of all rows, (rows, nodes, *batch); positions: U of the bounded laws, (laws,
         coordinate rows, *batch)
@@ -70,9 +70,10 @@ def newton_step(
 ) -> Point:
     """One Newton step.
 
-    Its right side is that of the problem and the laws `moving`, with the `speed` of all rows at the
-    point; its matrix that of `fixed`. At a solution, its derivative in `moving` is that of the
-    solution.
+    moving: problem and laws of the right side; fixed: problem and laws of the matrix
+    speed: of all rows at the point
+
+    At a solution, the derivative of the step in `moving` is the derivative of the solution.
     """
     slip, U = Slip.of(fixed[1], at.positions), at.positions
     turn, cones = None, fixed[1]
@@ -82,14 +83,14 @@ def newton_step(
     problem, laws = moving
 
     def along(x):
-        """Numbers of the coordinate rows, of cones along and across their slip."""
+        """Numbers of the coordinate rows; cones along and across the direction of slip."""
         x = coordinate_rows(problem, x)
         return x if slip is None else slip.turn.rows(x)
 
     u, Λ = along(speed), along(at.impulse)
     c = 1 / coordinate_rows(fixed[0], diagonal(fixed[0]))
     a, λ = slope(fixed[1], U), value(laws, U)
-    # The linear law first: it has what the bounded ones leave of the impulse.
+    # The linear law first: its impulse is the rest that the bounded laws leave.
     stiffness = (fixed[0].augmented_stiffness / c)[None]
     odds = _joined(stiffness, a / (fixed[1].resistance * c[None]))
     linear = Λ - total(laws, λ) + problem.augmented_stiffness * u - problem.impulse
@@ -104,11 +105,11 @@ def newton_step(
     step = solve_from(fixed[0], extra, right, root, at.impulse, turn)
     impulse, dΛ = at.impulse + step, along(step)
     ahead = along(speeds(problem, impulse))
-    # Protects the division, and its derivative, from coordinates without any stiffness: there
-    # nothing moves with u, and each law takes back its own remainder.
+    # Protects the division, and its derivative, from coordinates without any stiffness: there no
+    # impulse depends on u, and each law takes back its own remainder.
     stiff = (all_odds > 0)[None]
     safe = jnp.where(stiff, all_odds[None], 1.0)
-    # The share of dΛ + R that falls to each law, less its own remainder, without cancellation.
+    # The share of each law in dΛ + R, less its own remainder, without cancellation.
     share = jnp.where(stiff, odds[1:] / safe, 0.0)
     rest = jnp.where(stiff, _others(odds) / safe, 1.0)
     change = share * (dΛ[None] + _others(remainders)) - rest * remainders[1:]
@@ -118,13 +119,13 @@ def newton_step(
 
 
 def _of_rows(structure: RowStructure, turn: Turn) -> Turn:
-    """The turn of all rows, (rows, nodes, *batch), of one of the coordinate rows."""
+    """The turn of all rows, (rows, nodes, *batch), from the turn of the coordinate rows."""
     one = jnp.ones((structure.rows, structure.nodes, *turn.cos.shape[1:]), turn.cos.dtype)
     cos, sin = (
         with_coordinate_rows(structure, like, x)
         for like, x in ((one, turn.cos), (0 * one, turn.sin))
     )
-    # The same rows in every node that has a cone.
+    # Every node with a cone has it in these rows.
     partner = list(range(structure.rows))
     for i, j in enumerate(turn.partner):
         if i != j:
@@ -139,13 +140,15 @@ def _joined(*parts: Array) -> Array:
 
 
 def _others(x: Array) -> Array:
-    """For each law but the first, the sum over all others, (laws - 1, coordinate rows, *batch)."""
+    """For each law but the first, the sum over all other laws, (laws - 1, coordinate rows,
+    *batch).
+    """
     laws = range(len(x))
     return materialize(jnp.stack([sum(x[j] for j in laws if j != k) for k in laws[1:]]))
 
 
 def between(at: Point, to: Point, length: Array) -> Point:
-    """The point at a share (*batch) of the way."""
+    """The point at a share `length` (*batch) of the way from `at` to `to`."""
 
     def part(x, y):
         share = jnp.broadcast_to(length, x.shape)
@@ -161,9 +164,10 @@ def step_length(
 
     speed, ahead: of all rows at both ends
 
-    Its slope along the step is piecewise linear. Between two lengths, at which it falls and rises,
-    the corner nearest to the zero of their secant is tried next, until none is between them. Steps
-    of smoothed laws are whole.
+    The slope of the sum along the step is piecewise linear. The search keeps two lengths: at the
+    first the sum falls, at the second it rises. The next trial is the corner between them that is
+    nearest to the zero of the secant, until no corner is left between them. Steps of smoothed laws
+    are whole.
     """
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, at.impulse)
     du, dΛ = coordinate_rows(problem, ahead) - u, coordinate_rows(problem, to.impulse) - Λ
@@ -174,7 +178,7 @@ def step_length(
     push = laws.sign * du[None]
 
     def rise(length: Array) -> Array:
-        # Stored: what is both computed and summed in one kernel is not vectorized.
+        # Stored: XLA does not vectorize a kernel that both computes and sums.
         forces = materialize(push * sharp_value(laws, U + length[None, None] * dU))
         return constant + length * linear - jnp.sum(forces, axis=(0, 1))
 
@@ -196,7 +200,7 @@ def step_length(
 
     ends = jnp.zeros_like(constant), jnp.ones_like(constant)
     falls, rises = (rise(end) for end in ends)
-    # The whole step where it falls all along, and where it is nothing but rounding.
+    # The whole step where the sum falls all along, and where its change is only rounding.
     part = (falls < 0) & (rises > 0)
     if laws.barrier is not None:
         part &= ~jnp.any(laws.barrier > 0, axis=(0, 1))
@@ -211,8 +215,10 @@ def step_length(
 
 
 class _Search(NamedTuple):
-    """The search for a length: two lengths (*batch), the slopes there, of which the first is
-    negative and the second is not, the length to try next, where there is one, and trials so far.
+    """The line search, arrays (*batch).
+
+    low, high: lengths around the best one; falls, rises: slopes there, < 0 and ≥ 0
+    length: the next trial; wanted: whether there is one; trials: so far
     """
 
     low: Array
@@ -227,8 +233,8 @@ class _Search(NamedTuple):
 def _next_trial(
     corners: Array, low: Array, high: Array, falls: Array, rises: Array
 ) -> tuple[Array, Array]:
-    """The corner between two lengths that is nearest to where the secant of the slopes there is
-    zero; if there is none, that zero, and False.
+    """The corner between two lengths nearest to the zero of the secant of their slopes, and True;
+    without a corner between them the zero of the secant, and False.
     """
     slope = rises - falls
     share = jnp.where(slope > 0, -falls / jnp.where(slope > 0, slope, 1.0), 0.5)
@@ -243,13 +249,13 @@ def _next_trial(
 
 
 def _corners(laws: Potential, U: Array, dU: Array) -> Array:
-    """Lengths at which laws reach their bounds, infinite for none, (corners, *batch)."""
+    """Lengths at which laws reach their bounds, (corners, *batch); infinite where they do not."""
     moves = dU != 0
     safe = jnp.where(moves, dU, 1.0)
     both = [jnp.where(moves, (x - U) / safe, jnp.inf) for x in (laws.lower, laws.upper)]
     if laws.across:
         round_ = in_cone(laws, U)
-        # Where the length of both rows of a cone is its bound.
+        # Where |U| of the two rows of a cone equals the bound.
         V, dV = (of_partners(laws.across, x) for x in (U, dU))
         a, b, c = dU * dU + dV * dV, U * dU + V * dV, U * U + V * V - laws.upper * laws.upper
         c = jnp.where(round_, c, 0.0)

@@ -1,10 +1,11 @@
-"""The problem of one step, which is all that a solver knows: a static structure and arrays.
+"""The problem of one step, the only input of a solver: a static structure and arrays.
 
-A node is a joint or a transmission, a block of rows. Row i of a node has the impulse Λ and the
-speed u = (A Λ)ᵢ + rateᵢ, with A = Hᵀ T H (the Delassus matrix) and T what bodies do after impulses.
-Hard rows ask for u + compliance Λ = 0; what they aim at is part of the rate. A coordinate row
-carries the sum of all laws of one coordinate, Λ = λ₀ + Σ σ_k λ_k: one linear law λ₀ = p - K₀ u and
-any number of bounded impulses λ_k (`bounds`). A solver returns impulses and a residual.
+A node is a block of rows: those of a joint, transmission, constraint or contact. Row i of a node
+has the impulse Λ and the speed u = (A Λ)ᵢ + rateᵢ. A = Hᵀ T H is the Delassus matrix: H holds the
+wrenches of unit impulses, T maps impulses on bodies to their twists. Hard rows ask for
+u + compliance Λ = 0; their target speed is part of the rate. A coordinate row carries the sum of
+all laws of one coordinate, Λ = λ₀ + Σ σ_k λ_k: one linear law λ₀ = p - K₀ u and any number of
+bounded impulses λ_k (`bounds`). A solver returns impulses and a residual.
 """
 
 from abc import ABC, abstractmethod
@@ -33,11 +34,12 @@ from .graph import Plan
 # Regularization that makes redundant hard rows solvable: compliance as a share of the diagonal of
 # A, by the bytes of a number (float32, float64).
 REGULARIZATION = {4: 1e-6, 8: 1e-12}
-# The same where rows are not redundant, in roundings: it keeps A positive definite despite them.
+# Regularization where rows are not redundant, in roundings of the diagonal: it keeps A positive
+# definite despite rounding.
 ROUNDINGS = 2.0
 
-# Compliance of a hard box in a row that nothing moves, as a share of the mobility of others, by the
-# bytes of a number.
+# Compliance of a hard law with two bounds in a row that nothing moves, as a share of the mobility
+# of other rows, by the bytes of a number.
 UNMOVED = {4: 1e-4, 8: 1e-6}
 
 # Residual at which a solve ends, as a share of the speeds that cancel in it, by the bytes of a
@@ -55,14 +57,14 @@ Impulses = tuple[Array, Array]
 class RowStructure:
     """The static shape of all rows: nodes of up to `rows` rows in elimination order.
 
-    way: the bodies of the nodes that act on bodies
+    way: bodies and paths of the nodes whose rows act on bodies
     row, node: place of each coordinate row
     unused: places of rows that do not exist
     without_error: places of rows at velocity and acceleration level, which have no error, and of
         slip, rolling and spin, which have no coordinate
-    independent: whether hard rows of one node cannot depend on those of others: nodes make a tree
-        of bodies, and have no hard rows but those of errors
-    along: how many nodes come after these, along coordinates of tree joints
+    independent: whether no hard row can depend on hard rows of other nodes: the nodes make a tree
+        of bodies, and all their hard rows are errors
+    along: number of nodes along coordinates of tree joints, which come after those of `way`
     """
 
     way: Paths
@@ -81,7 +83,7 @@ class RowStructure:
 
     @property
     def plan(self) -> Plan | None:
-        """Of the nodes of the graph, None where there are none."""
+        """Elimination plan of the nodes of the graph, None where there are none."""
         return self.way.plan
 
     @cached_property
@@ -126,15 +128,15 @@ class RowStructure:
 class RowProblem:
     """Everything that the impulses of one step depend on, arrays with the batch axes last.
 
-    bodies: that the rows act on, with their wrenches
-    rate: speed of each row before impulses, and what a hard row aims at, (rows, nodes, *batch)
+    bodies: the bodies that the rows act on, and the wrenches H of the rows
+    rate: speed of each row before impulses, less the target speed of a hard row, (rows, nodes,
+        *batch)
     compliance: cfm/h of the hard rows, (rows, nodes, *batch)
     augmented_stiffness, impulse: K₀ and p of each coordinate row, (coordinate rows, *batch)
     bounds: one `Bound` for each slot, arrays (coordinate rows, *batch); where a coordinate has no
         law in a slot, the bound is not present
-    regularization: compliance of the hard rows that stands in the matrix and not in their law,
-        (rows, nodes, *batch), None without hard rows; mobility: A_ii. Both None until a solver
-        works them out (`regularized`)
+    regularization: compliance of the hard rows in the matrix, not in their law, (rows, nodes,
+        *batch), None without hard rows; mobility: A_ii. Both are None until `regularized`
     """
 
     bodies: Bodies
@@ -149,22 +151,22 @@ class RowProblem:
 
     @property
     def follows(self) -> bool:
-        """Whether an impulse is bounded by another."""
+        """Whether some impulse is bounded by the impulse of another row, as friction is."""
         return any(bound.mu is not None for bound in self.bounds)
 
 
 @struct
 class RowSolution:
-    """What a solver found.
+    """Impulses of all rows, and how well they obey the laws.
 
     impulse: Λ of all rows, (rows, nodes, *batch)
     bounded: λ_k of all bounds, (laws, coordinate rows, *batch)
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
-    size: the largest speed that cancels in it [m/s or rad/s], shape (*batch)
+    size: largest speed that the impulses cancel [m/s or rad/s], shape (*batch)
     factors: of the matrix, where nothing is bounded and the solver has them
-    excess: by how much, as a speed [m/s or rad/s], friction exceeds what the normal force of the
-        same solution allows, shape (*batch); None where no friction follows one
-    steps: of `Newton`, (*batch); None for other solvers
+    excess: friction beyond the bound of the same solution's normal force, as a speed [m/s or
+        rad/s], shape (*batch); None where no friction follows a normal force
+    steps: Newton steps, (*batch); None for other solvers
     """
 
     impulse: Array
@@ -177,11 +179,11 @@ class RowSolution:
 
 
 class Solver(ABC):
-    """What finds the impulses of a problem: base of all solvers, frozen records of settings.
+    """Base of all solvers, frozen records of settings. A solver finds the impulses of a problem.
 
     smoothing: ν of the bounds [m/s or rad/s], None for sharp bounds (see `bounds`)
-    by_bodies: whether the solver takes problems whose bodies tree joints hold (`Bodies.tree`); for
-        others all joints are rows
+    by_bodies: whether the solver takes problems with tree joints held by coordinates
+        (`Bodies.tree`); other solvers get all joints as rows
     """
 
     smoothing: Array | float | None = None
@@ -195,10 +197,10 @@ class Solver(ABC):
         """
 
     def at_solution(self, follows: bool) -> "Solver | None":
-        """A solver with the same derivative that takes its start for the solution.
+        """A solver with the derivative of this one that takes its start for the solution.
 
-        Differentiation in reverse computes a step again when its impulses are known. None, the
-        default, if the derivative depends on the way to the solution: then it is solved again.
+        Reverse differentiation evaluates a step a second time, when its impulses are known. None,
+        the default, if the derivative depends on the iterates: the step is then solved again.
 
         follows: whether friction follows a normal force
         """
@@ -212,14 +214,14 @@ def at_rest(problem: RowProblem) -> Impulses:
 
 
 def no_solution(problem: RowProblem) -> RowSolution:
-    """Of a problem without rows."""
+    """The solution of a problem without rows."""
     none = jnp.zeros(problem.rate.shape[2:], problem.rate.dtype)
     return RowSolution(problem.rate, of_bounds([]), none, none)
 
 
 def of_bounds(parts: Sequence[Array]) -> Array:
-    """Numbers (coordinate rows, *batch) of all bounds as one array, (laws, coordinate rows,
-    *batch); one without any number where nothing is bounded.
+    """Numbers (coordinate rows, *batch) of all bounds stacked, (laws, coordinate rows, *batch);
+    an empty array where nothing is bounded.
     """
     batch = jnp.broadcast_shapes(*(x.shape[1:] for x in parts))
     whole = [jnp.broadcast_to(x, (len(x), *batch)) for x in parts]
@@ -232,8 +234,8 @@ def body_velocities(problem: RowProblem, impulse: Array) -> Array:
 
 
 def row_speeds(problem: RowProblem, velocity: Array) -> Array:
-    """Hᵀ v of the rows that act on bodies, while these move at twists (6, bodies + 1, *batch),
-    shape (rows, their nodes, *batch).
+    """Speeds Hᵀ v of the rows that act on bodies, (rows, their nodes, *batch), where the bodies
+    have the twists v, (6, bodies + 1, *batch).
     """
     if not problem.bodies.H:
         return jnp.zeros((problem.structure.rows, 0, *velocity.shape[2:]), velocity.dtype)
@@ -261,30 +263,30 @@ def mobility(problem: RowProblem) -> Array:
 
 
 def still(problem: RowProblem) -> Array:
-    """True for rows that nothing moves, (rows, nodes, *batch): those that do not exist, those that
-    are switched off, and those whose wrench vanishes, such as the row of a rope whose ends meet.
+    """True for rows that nothing moves, (rows, nodes, *batch): rows that do not exist, rows that
+    are switched off, and rows whose wrench vanishes, such as that of a rope whose ends meet.
     """
     A = mobility(problem)
-    # The square of what is less would underflow, and that of 1/A_ii overflow.
+    # The square of a smaller A_ii would underflow, and the square of 1/A_ii overflow.
     return A <= jnp.finfo(A.dtype).tiny ** 0.5
 
 
 def diagonal(problem: RowProblem) -> Array:
-    """Diagonal of A, (rows, nodes, *batch); for rows that nothing moves (`still`) that of the first
-    row of their node, as the normal of a contact, or 1.
+    """Diagonal of A, (rows, nodes, *batch). Rows that nothing moves (`still`) get the entry of the
+    first row of their node, such as the normal of a contact, or 1.
     """
-    # Protects what divides by A_ii, and derivatives of it, from these rows.
+    # Protects divisions by A_ii, and their derivatives, from rows that nothing moves.
     A, idle = mobility(problem), still(problem)
     return jnp.where(idle, jnp.where(idle[:1], 1.0, A[:1]), A)
 
 
 def resting(problem: RowProblem) -> RowProblem:
-    """The problem without the forces that no law determines in rows that nothing moves (`still`).
+    """The problem with a determined force in each row that nothing moves (`still`).
 
-    What asks for a speed there, a hard row or a hard stop, exerts no force, as if it did not exist:
-    whatever it exerted would move nothing. A hard box gives way by `UNMOVED`, so that it exerts
-    all that it may, or nothing where nothing slips. Linear and soft laws keep their force. No body
-    feels it, but derivatives do: it moves bodies as soon as the wrench is not zero.
+    No force of such a row changes its speed. A hard row or a hard stop, which asks for a speed,
+    exerts none. A hard law with two bounds gives way by `UNMOVED`: it exerts its bound, or nothing
+    where nothing slips. Linear and soft laws keep their force. No body feels this force, but
+    derivatives do: it moves bodies as soon as the wrench is not zero.
     """
     idle, fixed = _idle(problem), coordinate_rows(problem, still(problem))
     share = UNMOVED[problem.rate.dtype.itemsize] * coordinate_rows(problem, diagonal(problem))
@@ -298,15 +300,16 @@ def resting(problem: RowProblem) -> RowProblem:
 
 
 def _idle(problem: RowProblem) -> Array:
-    """True for hard rows that nothing moves, and that are not soft, (rows, nodes, *batch)."""
+    """True for hard rows without compliance that nothing moves, (rows, nodes, *batch)."""
     hard = trailing(problem.structure.hard, problem.rate) > 0
     return hard & still(problem) & (problem.compliance <= 0)
 
 
 def _resting(bound: Bound, fixed: Array, share: Array) -> Bound:
-    """The bound in rows that move, and in `fixed` ones that nothing moves.
+    """A bound as in `resting`.
 
-    share: speed per impulse by which a hard box gives way there
+    fixed: True for coordinate rows that nothing moves
+    share: compliance of a hard law with two bounds in these rows, speed per impulse
     """
     hard = fixed & (bound.compliance <= 0)
     if bound.upper is None:
@@ -315,16 +318,16 @@ def _resting(bound: Bound, fixed: Array, share: Array) -> Bound:
 
 
 def scale(problem: RowProblem) -> Array:
-    """1/A_ii + K₀: the impulse that changes the speed of a coordinate row by one while all other
-    rows are free and its linear law resists, (coordinate rows, *batch).
+    """1/A_ii + K₀, (coordinate rows, *batch): the impulse that changes the speed of a coordinate
+    row by one against its linear law, all other rows being free.
     """
     return 1 / coordinate_rows(problem, diagonal(problem)) + problem.augmented_stiffness
 
 
 def regularized(problem: RowProblem) -> RowProblem:
-    """The problem `resting` and with the regularization of its hard rows.
+    """The problem `resting`, with the regularization of its hard rows.
 
-    The regularization is in the matrix alone, where a correction takes it away to second order.
+    The regularization is in the matrix alone; a correction removes it to second order.
     """
     A = materialize(_without_rounding(problem, mobility(problem)))
     problem = replace(problem, mobility=A)
@@ -333,7 +336,7 @@ def regularized(problem: RowProblem) -> RowProblem:
     precision = A.dtype.itemsize
     rounding = ROUNDINGS * float(jnp.finfo(A.dtype).eps)
     share = rounding if problem.structure.independent else REGULARIZATION[precision]
-    # Only what a row lacks of it: the compliance of soft rows stays exact, and its derivative.
+    # Soft rows get the difference to their compliance only: it stays exact, and its derivative.
     lacking = jnp.maximum(share * _uncancelled(problem) - stop_gradient(problem.compliance), 0.0)
     problem = resting(problem)
     hard = trailing(problem.structure.hard, A)
@@ -343,24 +346,24 @@ def regularized(problem: RowProblem) -> RowProblem:
 
 
 def _without_rounding(problem: RowProblem, A: Array) -> Array:
-    """The diagonal of A, 0 for coordinate rows that act on bodies where it is what rounding leaves
-    of 0, such as friction across the plane of a linkage whose links touch.
+    """The diagonal of A, with 0 in place of rounding errors of 0 in coordinate rows that act on
+    bodies, such as friction across the plane of a linkage whose links touch.
     """
     structure = problem.structure
     mask = ~structure.hard
     mask[:, structure.way.nodes :] = False
     if problem.bodies.tree is None or not mask.any():
         return A
-    # A sum of squares: it has the square of the rounding.
+    # A_ii is a sum of squares: its rounding error is the square of a rounding.
     least = (UNMOVING * float(jnp.finfo(A.dtype).eps)) ** 2 * _uncancelled(problem)
     return jnp.where((trailing(mask, A) > 0) & (A <= least), 0.0, A)
 
 
 def _uncancelled(problem: RowProblem) -> Array:
-    """The size of the numbers whose sum A_ii is, (rows, nodes, *batch): Σ_b H_bᵀ M_b⁻¹ H_b.
+    """The diagonal of A without cancellation, (rows, nodes, *batch): Σ_b H_bᵀ M_b⁻¹ H_b.
 
-    Where no tree joint holds a body that is A_ii. Where some do, rows of a loop that depend on each
-    other move nothing. A row along a coordinate depends on no other.
+    Without tree joints it is A_ii. With tree joints A_ii may cancel: rows of a loop that depend on
+    each other move nothing. It is 0 for rows along coordinates, which depend on no other row.
     """
     A, bodies = mobility(problem), problem.bodies
     if bodies.tree is None:
@@ -379,9 +382,10 @@ def bare_laws(
     smoothing: Array | float | None,
     bounds: Bound | None = None,
 ) -> Potential | None:
-    """The laws of all bounds without any floor, as wide as impulses Λ of coordinate rows say.
+    """The laws of all bounds without floors; friction is bounded by the impulses Λ of coordinate
+    rows.
 
-    bounds: the `stacked` ones, where they are known
+    bounds: the `stacked` bounds, where they are known
     """
     if not problem.bounds:
         return None
@@ -392,8 +396,8 @@ def bare_laws(
 
 
 def cancelling(problem: RowProblem, impulse: Array) -> Array:
-    """Largest speed of those that impulses of all rows bring to rest, shape (*batch)."""
-    # Stored: what is both computed and reduced in one kernel is not vectorized.
+    """Largest speed that impulses of all rows cancel, shape (*batch)."""
+    # Stored: XLA does not vectorize a kernel that both computes and reduces.
     parts = materialize(jnp.abs(problem.rate) + diagonal(problem) * jnp.abs(impulse))
     return parts.max(axis=(0, 1), initial=0.0)
 
@@ -401,8 +405,8 @@ def cancelling(problem: RowProblem, impulse: Array) -> Array:
 def residual(
     problem: RowProblem, laws: Potential | None, at: Impulses, speed: Array
 ) -> tuple[Array, Array]:
-    """Largest violation of a row's law, as a speed, and the largest of the speeds that cancel in
-    it; constant for differentiation.
+    """Largest violation of a row's law, as a speed, and the largest speed that impulses cancel;
+    both constant for differentiation.
 
     laws: of all bounds, None where nothing is bounded; speed: of all rows after the impulses
     """
@@ -436,7 +440,7 @@ def excess(problem: RowProblem, at: Impulses) -> Array | None:
     laws = potential(widened(bounds, Λ), s, 0 * s, 0 * bounded, None)
     force = radius(laws, bounded)
     beyond = jnp.maximum(laws.lower - force, force - laws.upper) / s[None]
-    # Static: a μ of 0 bounds friction too.
+    # By the static structure, not by μ > 0: a μ of 0 bounds friction too.
     follows = np.array(bounds.normal) != np.arange(len(Λ))
     follows = follows.reshape(*follows.shape, *(1,) * (Λ.ndim - 1))
     return jnp.where(follows, jnp.maximum(beyond, 0.0), 0.0).max(axis=(0, 1))

@@ -1,21 +1,21 @@
-"""Articulated bodies: what impulses do to bodies that tree joints hold.
+"""Articulated bodies: the motion after impulses of bodies that tree joints hold.
 
-Bodies move at twists v, world axes at their centres of mass. A joint of the tree lets its body
-follow its base but for the speeds ν of its coordinates, v = X v_base + S ν, where X carries a twist
-from one centre of mass to the other. Impulses p on bodies and e along coordinates then give the v
-and ν with
+Bodies have twists v, world axes at their centres of mass. A joint of the tree gives its body the
+twist v = X v_base + S ν: ν are the speeds of its coordinates, and X carries a twist from one centre
+of mass to the other. Impulses p on bodies and e along coordinates cause the motion
 
     Jᵀ (M v - p) + K ν = e,    v = J ν,
 
 K the augmented stiffness of the coordinates' linear laws. The elimination goes from the leaves to
-the roots (Featherstone, Rigid Body Dynamics Algorithms, section 7.3): with the inertia I and the
-impulse p of a body and of all that it carries, U = I S and d = Sᵀ U + K, coordinate by coordinate,
+the roots (Featherstone, Rigid Body Dynamics Algorithms, section 7.3). Let I and p be the inertia
+and the impulse of a body together with all bodies that it carries, U = I S and d = Sᵀ U + K. For
+each coordinate
 
-    ν = (Sᵀ p + e - Uᵀ X v_base) / d,    I_a = I - U Uᵀ / d,    p_a = p - U (Sᵀ p + e) / d
+    ν = (Sᵀ p + e - Uᵀ X v_base) / d,    I_a = I - U Uᵀ / d,    p_a = p - U (Sᵀ p + e) / d.
 
-go to the base as Xᵀ I_a X and Xᵀ p_a. A law along the coordinate that asks for β λ + γ ν = r, of
-which it exerts λ, is part of it: 1/d becomes κ = β / (β d + γ), from 1/d where it is free (γ = 0)
-to 0 where it is held (β = 0).
+The base receives Xᵀ I_a X and Xᵀ p_a. A law λ along the coordinate, β λ + γ ν = r, is eliminated
+with it: κ = β / (β d + γ) replaces 1/d. κ is 1/d for a free coordinate (γ = 0) and 0 for a held one
+(β = 0).
 """
 
 from collections.abc import Sequence
@@ -44,14 +44,13 @@ from ..algebra.rotation import cross, dot
 class TreePlan:
     """The bodies of a forest, level by level.
 
-    bodies: how many there are, and the place of the world in arrays of bodies
-    roots: bodies that no joint of the tree places and that carry others
-    lone: those that carry none
-    levels: for each distance from the root, the bodies that joints place there, and the place of
-        the base of each among the bodies of the level before, or of the roots; -1 for a base of
-        given motion
-    bases: the body, or the world, that is the base of each body of a level
-    coordinates: the largest number that a joint of a level has
+    bodies: number of bodies, and the place of the world in arrays of bodies
+    roots: bodies that carry others and that no joint of the tree places
+    lone: bodies that carry none and that no joint of the tree places
+    levels: for each distance from the root its bodies, and for each the place of its base among the
+        bodies of the level before, or of the roots; -1 for a base of given motion
+    bases: the base of each body of a level, a body or the world
+    coordinates: of each level, the largest number of coordinates of a joint
     """
 
     bodies: int
@@ -63,8 +62,11 @@ class TreePlan:
 
     @classmethod
     def of(cls, bodies: Sequence[bool], branches: Sequence[tuple[int, int, int]]) -> "TreePlan":
-        """Of bodies that move or whose motion is given, and of branches (body, base, coordinates),
-        each after that of its base; a base that is no body is the world.
+        """The plan of some bodies and branches.
+
+        bodies: for each body True where it moves, False where its motion is given
+        branches: (body, base, coordinates), each after the branch of its base; a base that is no
+            body is the world
         """
         world = len(bodies)
         level, place = {}, {}
@@ -94,33 +96,33 @@ class TreePlan:
 
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """Of each level the first and the end of its joints among those of all levels."""
+        """Of each level the range of its joints among the joints of all levels."""
         ends = np.cumsum([0, *(len(bodies) for bodies, _ in self.levels)])
         return tuple((int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False))
 
     def present(self, like: Array) -> Array:
-        """1 for the coordinates that a level has, 0 for others, (coordinates, joints, *1)."""
+        """1 for coordinates that exist in a level, 0 for padding, (coordinates, joints, *1)."""
         counts = np.repeat(self.coordinates, [b - a for a, b in self.spans])
         mask = np.arange(like.shape[0])[:, None] < counts
         return jnp.asarray(mask.reshape(*mask.shape, *(1,) * (like.ndim - 2)), like.dtype)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The bodies as the levels have them: the roots first, then level by level."""
+        """The bodies in the order of the tree: the roots first, then level by level."""
         return self.roots + tuple(body for bodies, _ in self.levels for body in bodies)
 
 
 @struct
 class Tree:
-    """Where articulated bodies are and what they weigh, world axes.
+    """Places and inertias of articulated bodies, world axes.
 
     Bodies stand in the order `plan.order`, joints like the bodies that they place.
 
     turn: from body axes to world axes, (3, 3, bodies, *batch)
     mass, inertia: (bodies, *batch) and (3, 3, bodies, *batch)
     arm: from the centre of mass of the base to that of the body, (3, joints, *batch)
-    S: twist of the body for unit speed of each coordinate while the base stands, zeros where a
-        joint has fewer, (6, coordinates, joints, *batch)
+    S: twist of the body for unit speed of each coordinate while the base stands, (6, coordinates,
+        joints, *batch); padded by zeros for joints with fewer coordinates
     stiffness: K of each coordinate, (coordinates, joints, *batch)
     """
 
@@ -139,7 +141,7 @@ class Tree:
         return Level(*of_joints, self.mass[bodies], self.inertia[:, :, bodies])
 
     def bodies(self, at: int) -> slice:
-        """Where the bodies that a level places are among all; of the roots for -1."""
+        """Range of the bodies of a level among all bodies; of the roots for -1."""
         roots = len(self.plan.roots)
         if at < 0:
             return slice(0, roots)
@@ -148,8 +150,10 @@ class Tree:
 
 
 class Level(NamedTuple):
-    """The joints of a level and the bodies that they place, fields as in a `Tree`. Of levels with
-    arrays of one shape, as a chain has them, XLA compiles what is `stored` once.
+    """The joints of a level and the bodies that they place, fields as in a `Tree`.
+
+    Levels with arrays of one shape, such as those of a chain, share their `stored` programs, which
+    XLA compiles once.
     """
 
     arm: Array
@@ -160,15 +164,16 @@ class Level(NamedTuple):
 
 
 class Laws(NamedTuple):
-    """What laws along coordinates ask for, β λ + γ ν = r, (coordinates, joints, *batch) each."""
+    """β and γ of laws along coordinates, β λ + γ ν = r, (coordinates, joints, *batch) each."""
 
     β: Array
     γ: Array
 
 
 class Joints(NamedTuple):
-    """The joints of a level, eliminated: U, (6, k, joints, *batch), then κ, and d without laws, (k,
-    joints, *batch).
+    """The eliminated joints of a level.
+
+    U: (6, k, joints, *batch); κ: (k, joints, *batch); d: without laws, (k, joints, *batch)
     """
 
     U: Array
@@ -180,10 +185,11 @@ class Joints(NamedTuple):
 class TreeFactor:
     """The eliminated tree.
 
-    levels, joints: of the tree, and what is left of each; laws: along their coordinates, None for
-        none
+    levels, joints: the levels of the tree, and their eliminated joints
+    laws: along the coordinates, None for none
     d: of all coordinates, (coordinates, joints, *batch); weakness: 1/(β d + γ), 1/d without laws
-    roots: L⁻¹ of the inertia L Lᵀ of each root and of what it carries, (6, 6, roots, *batch)
+    roots: L⁻¹ of the inertia L Lᵀ of each root with all bodies that it carries, (6, 6, roots,
+        *batch)
     """
 
     levels: tuple[Level, ...]
@@ -195,8 +201,9 @@ class TreeFactor:
 
 
 class OnTree(NamedTuple):
-    """Numbers of a tree: of its roots, (6, roots, *batch), and of its coordinates, (coordinates,
-    joints, *batch).
+    """Numbers of a tree.
+
+    roots: (6, roots, *batch); coordinates: (coordinates, joints, *batch)
     """
 
     roots: Array
@@ -212,7 +219,7 @@ def eliminated(
     """The factor of a tree, with laws along its coordinates or without.
 
     levels: of the tree, where another factor has them
-    load: what adds to the inertias of the bodies, (6, 6, bodies, *batch)
+    load: added to the inertias of the bodies, (6, 6, bodies, *batch)
     """
     count = range(len(tree.plan.levels))
     levels = tuple(tree.level(at) for at in count) if levels is None else levels
@@ -237,7 +244,7 @@ def moved(
     """The motion that impulses cause.
 
     impulse: on the bodies, (6, bodies, *batch)
-    along: impulses e along the coordinates; with laws along them what these ask for, r
+    along: impulses e along the coordinates; r of the laws in a factor with laws
 
     Returns: twists of the roots and speeds of the coordinates; twists of the bodies; impulses of
     the laws, None without laws
@@ -274,7 +281,7 @@ def _of_level(tree: Tree, at: int, x: Array) -> Array:
 def _of_levels(tree: Tree, parts: Sequence[Array], absent: float = 0.0) -> Array:
     """Numbers of the coordinates of each level as those of all, (coordinates, joints, *batch).
 
-    absent: for coordinates that a joint does not have
+    absent: number for coordinates that a joint does not have
     """
     most = tree.stiffness.shape[0]
 
@@ -293,7 +300,7 @@ def _joined(parts: Sequence[Array]) -> Array:
 
 @jax.custom_jvp
 def response(tree: Tree, factor: TreeFactor, impulse: Array, along: Array) -> tuple[OnTree, Array]:
-    """Speeds and twists as those of `moved`, without laws, differentiable to any order.
+    """Speeds and twists of `moved` without laws, differentiable to any order.
 
     factor: of the tree, a constant for differentiation
     """
@@ -302,7 +309,7 @@ def response(tree: Tree, factor: TreeFactor, impulse: Array, along: Array) -> tu
 
 @response.defjvp
 def _response_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """The derivative of the motion at which everything is in balance: one more solve."""
+    """The derivative of the motion with `_unbalanced` = 0: one more solve."""
     tree, factor, impulse, along = primals
     at, twists = response(*primals)
 
@@ -311,7 +318,7 @@ def _response_jvp(primals: tuple, tangents: tuple) -> tuple:
 
     _, change = jax.jvp(left, (tree, impulse, along), (tangents[0], *tangents[2:]))
 
-    # One array: JAX transposes no solve a part of whose right side is constant.
+    # One array: JAX cannot transpose a solve if a part of its right side is constant.
     def times(y):
         y = _unpacked(tree, y)
         return _packed(_unbalanced(tree, y, following(tree, y), None, None))
@@ -345,16 +352,16 @@ def following(tree: Tree, at: OnTree) -> Array:
 
 
 def while_roots_rest(tree: Tree, own: Array) -> Array:
-    """Twists of all bodies, several for each, (6, bodies, several, *batch).
+    """Several twists of each body while the roots rest, (6, bodies, several, *batch).
 
-    own: relative to their bases, (6, joints, several, *batch)
+    own: twists of the bodies relative to their bases, (6, joints, several, *batch)
     """
     rest = jnp.zeros((6, len(tree.plan.roots), *own.shape[2:]), own.dtype)
     return _along_paths(replace(tree, arm=tree.arm[:, :, None]), rest, own)
 
 
 def _along_paths(tree: Tree, roots: Array, own: Array) -> Array:
-    """Twists of all bodies; roots: of the roots, own: of others relative to their bases."""
+    """Twists of all bodies; roots: of the roots; own: of other bodies relative to their bases."""
     twists = [roots]
     for i, (a, b) in enumerate(tree.plan.spans):
         base = _of_bases(tree.plan, i, twists[-1])
@@ -381,10 +388,11 @@ def momentum(tree: Tree, twists: Array) -> Array:
 
 
 def on_joints(tree: Tree, impulse: Array) -> Array:
-    """Impulses on each body and on all that it carries, about its centre of mass, (6, bodies,
-    *batch); impulse: on each body alone.
+    """Sum of the impulses on each body and on all bodies that it carries, about its centre of mass,
+    (6, bodies, *batch).
 
-    For the change of momentum less all other impulses, they are what the joints carry.
+    impulse: on each single body. For the change of its momentum less all impulses from outside, the
+        sums are the impulses of the joints
     """
     parts, carried = [], ()
     for at in reversed(range(len(tree.plan.levels))):
@@ -398,16 +406,17 @@ def on_joints(tree: Tree, impulse: Array) -> Array:
 def of_tree(tree: Tree, x: Array) -> Array:
     """Twists or impulses of the bodies of the tree, world axes, (6, bodies, *batch).
 
-    x: of all bodies and the world in their axes, (6, bodies + 1, *batch)
+    x: of all bodies and the world, body axes, (6, bodies + 1, *batch)
     """
     own = take(x, np.array(tree.plan.order, int), 1)
     return jnp.concatenate([stored(multiply)(tree.turn, own[i : i + 3]) for i in (0, 3)])
 
 
 def with_tree(tree: Tree, x: Array, world: Array) -> Array:
-    """Twists or impulses of all bodies in their axes, those of the tree replaced.
+    """x with the bodies of the tree replaced, body axes, (6, bodies + 1, *batch).
 
-    world: as of `of_tree`
+    x: twists or impulses of all bodies and the world; world: of the bodies of the tree, as
+        `of_tree` returns them
     """
     own = [stored(multiply_transposed)(tree.turn, world[i : i + 3]) for i in (0, 3)]
     at = np.arange(x.shape[1])
@@ -416,8 +425,8 @@ def with_tree(tree: Tree, x: Array, world: Array) -> Array:
 
 
 def mobilities(tree: Tree, factor: TreeFactor) -> tuple[Array, Array]:
-    """Speed of each coordinate for unit impulse along it, (coordinates, joints, *batch), and twists
-    of each body for unit impulses on it, (6, 6, bodies, *batch).
+    """Speed of each coordinate for a unit impulse along it, (coordinates, joints, *batch), and
+    twists of each body for unit impulses on it, (6, 6, bodies, *batch).
     """
     base = stored(transposed_product)(factor.roots, factor.roots)
     found, bodies = [], [base]
@@ -437,7 +446,7 @@ def _mobility(base: Array, level: Level, joints: Joints) -> tuple[Array, Array]:
     """
     arm = level.arm
     A, B, C = base[:3, :3], base[:3, 3:], base[3:, 3:]
-    # X Λ Xᵀ, which carries the twist of the base over the arm.
+    # X Λ Xᵀ: the mobility of the base, carried over the arm.
     above = B - _skew_times(arm, C)
     below = jnp.swapaxes(above, 0, 1)
     A = A - _skew_times(arm, jnp.swapaxes(B, 0, 1)) + _times_skew(above, arm)
@@ -455,9 +464,9 @@ def _mobility(base: Array, level: Level, joints: Joints) -> tuple[Array, Array]:
 
 
 def _onto(plan: TreePlan, at: int, x: Array, carried: Array, axis: int = 1) -> Array:
-    """Values of the roots (`at` 0) or of a level (from 1) with what they carry.
+    """Values of the roots (`at` 0) or of level `at` - 1, plus the values that they carry.
 
-    carried: of the bodies that the level after it places
+    carried: values of the bodies of level `at`
     """
     bases = np.array(plan.levels[at][1])
     if np.array_equal(bases, np.arange(x.shape[axis])):
@@ -470,7 +479,7 @@ def _onto(plan: TreePlan, at: int, x: Array, carried: Array, axis: int = 1) -> A
 
 
 def _of_bases(plan: TreePlan, at: int, x: Array, axis: int = 1) -> Array:
-    """Values of the bases of the bodies that a level places, 0 for those of given motion.
+    """Values of the bases of the bodies of a level, 0 for bases of given motion.
 
     x: of the roots for the first level, else of the level before
     """
@@ -486,20 +495,20 @@ def _of_bases(plan: TreePlan, at: int, x: Array, axis: int = 1) -> Array:
 
 
 def _with_carried(tree: Tree, at: int, x: Array, *carried: Array) -> Array:
-    """Impulses on the bodies of a level, or on the roots, with those of what they carry."""
+    """Impulses on the bodies of a level, or on the roots, plus the impulses that they carry."""
     return materialize(_onto(tree.plan, at + 1, x, *carried)) if carried else x
 
 
 def _of_bodies(tree: Tree, at: int, load: Array | None) -> Array | None:
-    """Of numbers of all bodies, (6, 6, bodies, *batch), those of a level, or of the roots."""
+    """The part of `load` (6, 6, bodies, *batch) for a level, or for the roots."""
     return None if load is None else load[:, :, tree.bodies(at)]
 
 
 def _laden(
     tree: Tree, at: int, mass: Array, inertia: Array, load: Array | None, *carried: Array
 ) -> tuple[Array, Array, Array]:
-    """Blocks A, B, C of the inertias of the bodies of a level, or of the roots, and of what they
-    carry: A v + B ω, Bᵀ v + C ω.
+    """Inertias of the bodies of a level, or of the roots, with all that they carry: blocks A, B, C
+    of the momenta A v + B ω and Bᵀ v + C ω.
     """
     unit = jnp.eye(3, dtype=inertia.dtype).reshape(3, 3, *(1,) * (inertia.ndim - 2))
     zero = jnp.zeros_like(inertia)
@@ -516,7 +525,7 @@ def _laden(
 def _reduced(
     level: Level, law: Laws | None, A: Array, B: Array, C: Array
 ) -> tuple[Joints, Array, Array, Array]:
-    """The joints of a level eliminated, and the blocks of I_a carried to the bases."""
+    """The eliminated joints of a level, and the blocks of I_a carried to the bases."""
     arm, found = level.arm, []
     for c in range(level.S.shape[1]):
         linear, angular = level.S[:3, c], level.S[3:, c]
@@ -548,9 +557,9 @@ def _root_inverse(A: Array, B: Array, C: Array) -> Array:
 
 
 def _inwards(own: Array, speeds: Array, level: Level, joints: Joints) -> tuple[Array, Array]:
-    """Of each coordinate Sᵀ p; what the bases get of p.
+    """Sᵀ p of each coordinate, and the part of p that the bases receive.
 
-    speeds: of the coordinates, those that p and the motion of the bases do not cause
+    own: p; speeds: of the coordinates, the part that e or r cause
     """
     forces = []
     for c in range(joints.κ.shape[0]):
@@ -562,8 +571,9 @@ def _inwards(own: Array, speeds: Array, level: Level, joints: Joints) -> tuple[A
 def _outwards(
     base: Array, forces: Array, speeds: Array, level: Level, joints: Joints
 ) -> tuple[Array, Array]:
-    """Twists of the bodies, and of each coordinate the force Sᵀ p less what the motion of the base
-    takes, Uᵀ X v_base; forces, speeds: as those of `_inwards`.
+    """Twists of the bodies of a level, and Sᵀ p - Uᵀ X v_base of each coordinate.
+
+    base: twists of the bases; forces, speeds: of `_inwards`
     """
     twist = _along_arm(level.arm, base)
     found = [joints.κ] * joints.κ.shape[0]
@@ -575,17 +585,17 @@ def _outwards(
 
 
 def _followed(base: Array, arm: Array, own: Array) -> Array:
-    """Twists of bodies from those of their bases, and their own relative to these."""
+    """Twists of bodies from the twists of their bases and the twists relative to them."""
     return _along_arm(arm, base) + own
 
 
 def _along_arm(arm: Array, twist: Array) -> Array:
-    """A twist at the end of an arm, (6, …)."""
+    """The twist at the end of an arm, (6, …); twist: at its beginning."""
     return jnp.concatenate([twist[:3] + cross(twist[3:], arm), twist[3:]])
 
 
 def _carried(arm: Array, impulse: Array) -> Array:
-    """An impulse at the end of an arm as one at its beginning, (6, …)."""
+    """The impulse at the beginning of an arm, (6, …); impulse: at its end."""
     return jnp.concatenate([impulse[:3], impulse[3:] + cross(arm, impulse[:3])])
 
 
