@@ -1,4 +1,4 @@
-"""`State.engagement`: which side each limit with an `Engagement` is engaged at, step by step."""
+"""`State.engagement`: the bound at which each limit with an `Engagement` is engaged."""
 
 from collections.abc import Iterator
 
@@ -28,8 +28,8 @@ Group = JointGroup | TransmissionGroup | ContactGroup
 
 
 def engaged_sides(group: Group, places: np.ndarray, engagement: Array | None, q: Array):
-    """E of a group's coordinates: 1 engaged at the lower bound, -1 at the upper, 0 not at all; None
-    where no law has an engagement.
+    """E of a group's coordinates: 1 engaged at the lower bound, -1 at the upper bound, 0 at none;
+    None where no law has an engagement.
 
     places: of the coordinates in `State.engagement`, (k, n); q: coordinates, (k, n, *batch)
     """
@@ -39,8 +39,9 @@ def engaged_sides(group: Group, places: np.ndarray, engagement: Array | None, q:
 
 
 def next_engagement(mechanism: Mechanism, state: State) -> Array:
-    """`State.engagement` at the end of a step, from the state there and its engagement at the
-    start.
+    """`State.engagement` at the end of a step.
+
+    state: at the end of the step, with the engagement of its start
     """
     before = after = state.engagement
     if layout(mechanism.system).engages:
@@ -52,7 +53,7 @@ def next_engagement(mechanism: Mechanism, state: State) -> Array:
 def engaged_after(
     group: Group, places: np.ndarray, q: Array, qd: Array, before: Array, after: Array
 ) -> Array:
-    """`after` with the numbers of one group's laws.
+    """`after` with the new numbers of one group's laws.
 
     places: of its coordinates in `State.engagement`; q, qd: coordinates and speeds, (k, n, *batch)
     """
@@ -72,8 +73,8 @@ def value_indices(system: System, group: TransmissionGroup) -> np.ndarray:
 
 
 def contact_indices(system: System, group: ContactGroup) -> np.ndarray:
-    """Place of each contact of a group in `State.engagement`, for each of its directions, of which
-    the normal has one; shape (6, contacts).
+    """Place of each contact of a group in `State.engagement`, repeated for each of its directions,
+    shape (6, contacts). The number belongs to the normal.
     """
     first = system.coordinates + system.values
     return np.tile(first + np.array(group.members), (DIRECTIONS, 1))

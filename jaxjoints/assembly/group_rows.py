@@ -38,17 +38,17 @@ from .layout import GroupLayout, Layout, Part
 
 @struct
 class Interval:
-    """What laws know of the time in which they act.
+    """The time in which laws act, and the motion that they read.
 
-    dt: step over which positions are brought to where they belong [s]
+    dt: time in which errors and gaps are closed [s]
     control: targets of drives
-    force_time: how long laws that hold no position act, and how long rows at acceleration level
-        add to speeds [s], None for dt
+    force_time: time for which laws that hold no position act, and rows at acceleration level add to
+        speeds [s], None for dt
     twist: of bodies at the start of the step in body axes, (6, bodies + 1, *batch), None where
         nothing moves
     engagement: of `State`; laws with an `Engagement` do not act without it
-    bent: change of the bodies' twists in the step that the speeds of the problem leave out, and
-        rows at acceleration level do not, (6, bodies + 1, *batch); None for none
+    bent: change of the bodies' twists in the step that is no part of the problem's speeds, but that
+        rows at acceleration level see, (6, bodies + 1, *batch); None for none
     """
 
     dt: Array
@@ -61,20 +61,21 @@ class Interval:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """The rows of a group, of n joints, transmissions or contacts, before they aim at anything.
+    """The rows of a group of n joints, transmissions or contacts, before a target aims them.
 
-    layout: which rows these are
-    H: wrenches of unit impulses on the bodies of each side, (6, rows, n, *batch); bodies: which
-        these are, (n,) for each side
+    layout: places of the rows
+    H: wrenches of unit impulses on the bodies of each side, (6, rows, n, *batch); bodies: of each
+        side, (n,)
     hard: the hard rows, arrays (hard rows, n, *batch)
     q: coordinates, values of transmissions, or gaps of contacts and 0 along their other directions,
         (k, n, *batch)
-    laws: of the group, each as often as it has row laws, and these, arrays (n, *batch)
-    structural: True for hard rows that hold without any law, (hard rows,)
-    rigid: whether position projection moves these back
-    soft: whether springs stand in their place
-    on: 1 where a row is on, 0 where it is switched off, H being zero there; broadcasts to
-        (rows, n, *batch); None where all are on
+    laws: pairs of a law and its row law, arrays (n, *batch); a law with several row laws has
+        several pairs
+    structural: True for hard rows that hold without a law, (hard rows,)
+    rigid: whether position projection removes the errors of the structural rows
+    soft: whether springs stand in place of the structural rows
+    on: 1 for a row that is on, 0 for a row that is switched off, whose H is zero; broadcasts to
+        (rows, n, *batch); None where all rows are on
     """
 
     layout: GroupLayout
@@ -117,7 +118,7 @@ def group_rows(
 def of_members(
     mechanism: Mechanism, part: Part, kinematics: Kinematics
 ) -> tuple[JointGroup, JointKinematics]:
-    """The joints of a part, and where they are."""
+    """The joints of a part, and their kinematics."""
     group, joint = mechanism.system.groups[part.group], kinematics.joints[part.group]
     if part.members is None:
         return group, joint
@@ -130,7 +131,7 @@ def of_members(
 def joint_laws(
     group: JointGroup, joint: JointKinematics, interval: Interval
 ) -> tuple[tuple[Law, RowLaw], ...]:
-    """Each row law of a group of joints and the law whose it is, arrays (n, *batch)."""
+    """Pairs of a law and its row law for a group of joints, arrays (n, *batch)."""
     qd = None
     if _needs_speeds(group) and interval.twist is not None:
         qd = coordinate_speeds(group, joint, interval.twist)
@@ -140,17 +141,17 @@ def joint_laws(
 
 
 def closing_bias(group: JointGroup, joint: JointKinematics, interval: Interval) -> Array:
-    """Speeds at which ERP closes the errors of a group's joints, with the sign of these, (6 - k, n,
-    *batch).
+    """Speeds at which ERP closes the errors of a group's joints, with the sign of the errors,
+    (6 - k, n, *batch).
     """
     soft = _softness(group, interval.dt)
     return soft.erp[: 6 - group.coupling.dof] * joint.rows.error / interval.dt
 
 
 def without(group: GroupRows, off: Array | np.ndarray | None) -> GroupRows:
-    """The rows of a group, some hard ones of which are switched off.
+    """The rows of a group with some hard rows switched off.
 
-    off: True for these, a shape that broadcasts to (hard rows, n, *batch); None for none
+    off: True for hard rows to switch off, broadcasts to (hard rows, n, *batch); None for none
     """
     if off is None:
         return group
@@ -296,7 +297,7 @@ def _contact_rows(
 
 
 def _held(laws: tuple[tuple[Law, RowLaw], ...]) -> dict[int, Hard]:
-    """The hard row of each coordinate that a law holds, arrays (1, n, *batch)."""
+    """The hard row of each coordinate with a `Hard` law, arrays (1, n, *batch)."""
     return {
         law.coordinate: Hard(*(None if x is None else x[None] for x in vars(force).values()))
         for law, force in laws
@@ -305,7 +306,7 @@ def _held(laws: tuple[tuple[Law, RowLaw], ...]) -> dict[int, Hard]:
 
 
 def _stacked(parts: Sequence[Hard], like: Array | None = None) -> Hard:
-    """Hard rows one after another; like: shape of no rows at all."""
+    """Hard rows one after another; like: gives the shape where there are no rows."""
     if not parts:
         return Hard(*[like[:0]] * 4)
 
@@ -328,11 +329,11 @@ def _laws(
     interval: Interval,
     aims: tuple[Array | None, Array | None],
 ) -> tuple[tuple[Law, RowLaw], ...]:
-    """Each row law of a group and the law whose it is, arrays (n, *batch).
+    """Pairs of a law and its row law for a group, arrays (n, *batch).
 
     places: of the coordinates, values or directions in `State.engagement`, (k, n)
-    q, qd: of all of them, and aims: target and target speed, None where the control has none,
-        (k, n, *batch)
+    q, qd: coordinates and speeds, (k, n, *batch)
+    aims: target and target speed, (k, n, *batch), None where the control has none
     """
     target, speed = aims
     side = engaged_sides(group, places, interval.engagement, q)
@@ -392,9 +393,7 @@ def _softens(group: JointGroup | TransmissionGroup | ConstraintGroup) -> bool:
 def _enabled(
     group: JointGroup | TransmissionGroup | ConstraintGroup | ContactGroup,
 ) -> Array | None:
-    """1 where a joint, transmission, constraint or contact is enabled, 0 where not, no number in
-    between, (1, n, *batch); None where none can be switched.
-    """
+    """1 for enabled members of a group, else 0, (1, n, *batch); None where none can be switched."""
     if group.enabled is None:
         return None
     return (group.enabled > 0).astype(group.enabled.dtype)[None]
@@ -407,8 +406,8 @@ def _switched(H: Sequence[Array], on: Array | None) -> tuple[Array, ...]:
 def _with_bent(
     drift: Array, count: int, H: Sequence[Array], bodies: Sequence[np.ndarray], interval: Interval
 ) -> Array:
-    """Drifts (rows, n, *batch) of bilateral rows, the last `count` of which are of accelerations:
-    these with `Interval.bent`.
+    """Drifts (rows, n, *batch) of bilateral rows, with `Interval.bent` added to the last `count`
+    rows, which are at acceleration level.
     """
     if interval.bent is None or not count:
         return drift
@@ -420,6 +419,6 @@ def _with_bent(
 
 
 def _drift(joint: JointKinematics, time: Array) -> Array:
-    """What the bilateral rows of a group's joints add to their speeds in a step."""
+    """Drift of the bilateral rows of a group's joints, with accelerations over `time` [s]."""
     rows = joint.rows
     return rows.drift if rows.acceleration is None else rows.drift + time * rows.acceleration

@@ -39,11 +39,11 @@ from .tree import joint_impulses_of_tree
 
 @struct
 class JointImpulses:
-    """What the rows did in a step.
+    """Impulses of a step at the joints.
 
-    wrench: impulse on each joint's child at C in C axes, its bilateral and law rows together, shape
-        (6, joints, *batch)
-    law: by the laws along each coordinate, shape (coordinates, *batch); limit: the part of `Limits`
+    wrench: impulse on each joint's child at C in C axes, of its bilateral and law rows together,
+        shape (6, joints, *batch)
+    law: of all laws along each coordinate, shape (coordinates, *batch); limit: the part of `Limits`
     transmission: along each value of the transmissions, shape (values, *batch)
     constraint: of each row of the constraints, shape (constraint rows, *batch)
     contact: along the directions of the contacts, shape (6, contacts, *batch)
@@ -58,10 +58,9 @@ class JointImpulses:
 
 
 def start_impulses(state: State, dt: Array, plan: Layout | None = None) -> Impulses | None:
-    """Impulses of the last step's forces in dt, from which a solve starts; None where no law is
-    bounded.
+    """Start of a solve: impulses of the last step's forces over dt; None where no law is bounded.
 
-    plan: of the rows of the solve, None for the layout of all
+    plan: layout of the rows of the solve, None for the layout of all rows
     """
     forces = state.row_forces
     if not forces.bounds.shape[0]:
@@ -74,7 +73,7 @@ def start_impulses(state: State, dt: Array, plan: Layout | None = None) -> Impul
 
 
 def of_plan(plan: Layout, x: Array) -> Array:
-    """Numbers (rows, nodes, *batch) in the layout of all rows in that of a plan."""
+    """Numbers (rows, nodes, *batch) from the layout of all rows to the layout `plan`."""
     if plan.tree is None:
         return x
     structure = plan.structure
@@ -85,7 +84,7 @@ def of_plan(plan: Layout, x: Array) -> Array:
 def row_forces(
     system: System, solution: RowSolution, dt: Array, plan: Layout | None = None
 ) -> RowForces:
-    """Forces for the next step to start from, with all batch axes; plan: as `start_impulses`."""
+    """Forces from which the next step starts, with all batch axes; plan: as `start_impulses`."""
     batch = solution.residual.shape
     if not len(solution.bounded):
         return no_forces(system, batch, solution.impulse.dtype)
@@ -96,7 +95,7 @@ def row_forces(
 
 
 def of_all_rows(plan: Layout, solution: RowSolution) -> RowSolution:
-    """A solution in the layout of all rows, 0 for those that a tree has no need of."""
+    """A solution in the layout of all rows, 0 for rows that tree joints do not have."""
     if plan.tree is None:
         return solution
     same, structure = correspondence(plan), plan.tree.whole.structure
@@ -120,7 +119,7 @@ def with_reactions(
     impulse = jnp.broadcast_to(impulse, (*impulse.shape[:2], *change.shape[2:]))
     bodies, held = problem.bodies, rows.held
     by_rows = impulses_on_bodies(bodies, solution.impulse)
-    # What laws exert is the sum of their own numbers: rows and wrenches round it to their size.
+    # The sum over the laws themselves: impulses of rows and wrenches carry larger rounding errors.
     pairs = zip(problem.bounds, solution.bounded, strict=True)
     bounded = sum((b.sign * λ for b, λ in pairs), problem.impulse)
     along = coordinate_rows(problem, solution.impulse)
@@ -162,7 +161,7 @@ def joint_impulses(
     solution: RowSolution,
     state: State,
 ) -> JointImpulses:
-    """What the impulses of a solution are at the joints; state: for shapes."""
+    """Impulses of a solution at the joints; state: for shapes."""
     system, batch = mechanism.system, state.time.shape
     plan, impulse = layout(system), solution.impulse
     # The nodes of each group stand one after another before they are put in order.
@@ -216,13 +215,14 @@ def joint_impulses(
 def effort_impulse(
     mechanism: Mechanism, kinematics: Kinematics, effort: Array | None, dt: Array
 ) -> Array:
-    """Change of twists (6, bodies + 1, *batch) by efforts (coordinates, *batch) over dt [s]; None
-    for no effort.
+    """Change of twists (6, bodies + 1, *batch) by efforts (coordinates, *batch) over dt [s].
+
+    effort: None for no effort
     """
     mass = mechanism.inverse_mass
     if effort is None:
         return jnp.zeros((6, *mass.shape), mass.dtype)
-    # The kinematics have all batch axes, efforts and system only where they are not shared.
+    # The kinematics have all batch axes; efforts and numbers of the system may be shared.
     batches = (joint.T_CD.p.shape[2:] for joint in kinematics.joints)
     batch = jnp.broadcast_shapes(effort.shape[1:], *batches)
     total = jnp.zeros((6, mass.shape[0], *batch), effort.dtype)

@@ -1,4 +1,4 @@
-"""The static layout of all rows of a system: which rows each joint has, and where they stand."""
+"""The static layout of all rows of a system: the rows of each joint, and their places."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,16 +24,16 @@ from ..solve.tree import TreePlan
 class GroupLayout:
     """Rows of each joint of a group: first the hard ones, then one for each coordinate with laws.
 
-    A transmission's values and a contact's directions stand for coordinates here.
+    Values of a transmission and directions of a contact count as coordinates here.
 
-    wrenches: rows of the matrix of all wrenches that are taken, in this order
-    bilateral: how many come first and hold without any law: of errors, and of velocities and
-        accelerations; 0 for a transmission, whose values are coordinates
-    extra: how many of these are of velocities and accelerations, the last ones
+    wrenches: rows taken from the matrix of all wrenches, in this order
+    bilateral: number of the first rows, which hold without a law: of errors, then at velocity and
+        acceleration level; 0 for a transmission, whose values are coordinates
+    extra: number of the bilateral rows at velocity and acceleration level
     first: row of the first coordinate in the matrix of all wrenches
-    held: coordinates that are held, by a `Hard` law or, in a transmission, without any law
-    coordinates: those whose laws add up in a coordinate row
-    of_tree: whether these are tree joints, whose errors have no rows and whose linear laws are
+    held: coordinates held by a `Hard` law, or values of a transmission without laws
+    coordinates: coordinates whose laws add up in a coordinate row
+    of_tree: whether these are tree joints; their errors have no rows, and their linear laws are
         part of the bodies that they hold
     """
 
@@ -56,7 +56,7 @@ class GroupLayout:
 
     @property
     def has_error(self) -> np.ndarray:
-        """True for hard rows that have an error: not those of velocities and accelerations."""
+        """True for hard rows with an error: all but those at velocity and acceleration level."""
         row = np.arange(self.hard)
         return (row < self.bilateral - self.extra) | (row >= self.bilateral)
 
@@ -66,11 +66,11 @@ class Slot:
     """At most one row law of a kind on each coordinate row.
 
     kind: `Bound` or `Latch`
-    laws: for each group, for each of its coordinate rows, which of the group's row laws; None for
-        none
-    normal: for each coordinate row of the system, the coordinate row whose impulse a bound follows,
-        itself where it follows none; () where no bound of the slot does
-    across: likewise that with which it shares its bounds
+    laws: for each group and each of its coordinate rows the number of a row law of the group; None
+        for none
+    normal: for each coordinate row of the system the coordinate row whose impulse widens the
+        bounds, the row itself for none; () where the slot has no such bound
+    across: for each coordinate row of the system the other row of its round cone, likewise
     """
 
     kind: type
@@ -81,10 +81,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Part:
-    """Members of a group whose joints, transmissions or constraints have the same rows.
+    """Members of a group that have the same rows.
 
-    group: its number among `System.all_groups`; members: their places in a `Mechanism`, None for
-        all of them
+    group: number of the group in `System.all_groups`; members: places in the group of a
+        `Mechanism`, None for all members
     """
 
     group: int
@@ -95,21 +95,21 @@ class Part:
 class Layout:
     """The static layout of all rows of a system.
 
-    groups: of each of the parts
-    parts: each of `System.all_groups`, or two parts of it where tree joints are held by their
-        coordinates and it has others too
-    orders: order of the joints or transmissions of each in a `Mechanism`, by elimination
-    permutations: for each side of nodes, from the parts' nodes one after another to elimination
-        order, None if the same
-    order: the same for all nodes
+    groups: rows of each part
+    parts: the groups of `System.all_groups`; a group with tree joints held by coordinates and with
+        other joints has two parts
+    orders: for each group of a `Mechanism` the order of its members, by elimination
+    permutations: for each side of nodes, from the nodes of all parts to elimination order; None for
+        no change
+    order: the permutation of all nodes
     structure: of the problem that solvers get
     slots: of bounds and latches
-    rigid: whether all joints and transmissions are, and no law but linear ones acts on them
+    rigid: whether all joints and transmissions are rigid and all laws linear
     engages: whether some law has an engagement
     follows: whether some friction follows a normal force
-    tree: where tree joints are held by their coordinates, what that takes; else None
-    pairs: of each pair of bodies (`Paths.pairs`) a contact between them: its group among
-        `System.contacts`, and its place there in a `Mechanism`
+    tree: further layout where coordinates hold tree joints; else None
+    pairs: for each pair of bodies (`Paths.pairs`) one contact between them: its group in
+        `System.contacts`, and its place in this group of a `Mechanism`
     """
 
     groups: tuple[GroupLayout, ...]
@@ -131,18 +131,18 @@ class Layout:
 
     @property
     def bounded(self) -> int:
-        """Number of slots for bounded impulses, which come before those of latches."""
+        """Number of slots for bounded impulses; slots of latches come after them."""
         return sum(slot.kind is Bound for slot in self.slots)
 
 
 @dataclass(frozen=True)
 class TreeLayout:
-    """What it takes that coordinates hold the tree joints of a system.
+    """The part of a layout for tree joints that coordinates hold.
 
-    along: where rows along coordinates of tree joints stand, see `Bodies`
-    joints: of each joint in the order of the plan its group, its place there, and the side that it
+    along: places of rows along coordinates of tree joints, see `Bodies`
+    joints: for each joint in the order of the plan its group, its place there, and the side that it
         places (0: the child)
-    whole: layout of all rows, where none of the joints is held so
+    whole: layout of all rows, with all joints held by rows
     """
 
     along: tuple[tuple[int, int, int, int], ...]
@@ -159,7 +159,7 @@ def layout(system: System) -> Layout:
 
 
 def tree_layout(system: System, tree: Articulation) -> Layout:
-    """The layout of the rows where the joints of a tree are held by their coordinates.
+    """The layout of the rows where coordinates hold the joints of a tree.
 
     system: of a `Mechanism`
     """
@@ -240,12 +240,12 @@ class _Law:
 class _Group:
     """The static facts of a group of joints, transmissions, constraints or contacts.
 
-    errors, extra: rows of errors, and at velocity and acceleration level
-    held: values of a transmission that no law acts on
+    errors, extra: number of rows of errors, and of rows at velocity and acceleration level
+    held: values of a transmission without laws
     bodies: of each joint or transmission, -1 for the world
-    custom: rows of a user, which may depend on each other
+    custom: whether a user wrote the rows, which may then depend on each other
     of_tree: as in a `GroupLayout`
-    touches: whether these are contacts, whose wrenches on both bodies are opposite
+    touches: whether these are contacts; their wrenches on both bodies are opposite
     """
 
     errors: int
@@ -259,8 +259,8 @@ class _Group:
 
     @property
     def can_stand(self) -> bool:
-        """Whether its rows can stand on a body: all have bounded laws alone, and some friction
-        follows a normal force, which gives all of them a compliance that is not small.
+        """Whether the rows can stand on a body: all rows have bounded laws only, and are friction
+        that follows a normal force, or this normal. Their floor is not small then.
         """
         rows = self.rows
         bounded = {law.coordinate for law in self.laws if law.kind is Bound}
@@ -302,7 +302,7 @@ def _layout(
 ) -> Layout:
     """The layout where coordinates hold branches (group, place in it, side, body, base).
 
-    whole: that where rows hold all, None if there are no branches
+    whole: the layout where rows hold all joints, None without branches
     """
     placing = {(g, i): (side, body) for g, i, side, body, _ in branches}
     parts, facts = [], []
@@ -366,7 +366,7 @@ def _layout(
         lacking = np.flatnonzero(~part_rows.has_error)
         without_error += [(int(r), place) for place in at for r in lacking]
         if facts[p].touches:
-            # The other directions of a contact have speeds alone.
+            # The other directions of a contact have speeds but no coordinates.
             others = [part_rows.place(c) for c in part_rows.coordinates if c != NORMAL]
             without_error += [(r, place) for place in at for r in others]
         if facts[p].of_tree:
@@ -416,14 +416,14 @@ def _independent(groups: Sequence[_Group], moving: tuple[bool, ...]) -> bool:
 
 
 def _permutation(places: Sequence[int], having: set[int]) -> tuple[int, ...] | None:
-    """From nodes at some places to the order of elimination, of those in `having`."""
+    """From the nodes in `having`, at some places, to the elimination order; None for no change."""
     order = np.argsort([place for place in places if place in having])
     return None if np.array_equal(order, np.arange(len(order))) else tuple(map(int, order))
 
 
 def _slots(groups: Sequence[_Group], rows: Sequence[GroupLayout]) -> tuple[Slot, ...]:
-    """Slots of each kind: as many as a coordinate has laws of it at most."""
-    # The first coordinate row of each coordinate of a group in the system's.
+    """Slots of each kind: as many as the largest number of such laws on one coordinate."""
+    # For each coordinate of a group its first coordinate row in the system.
     first, total = {}, 0
     for g, (group, group_layout) in enumerate(zip(groups, rows, strict=True)):
         for coordinate in group_layout.coordinates:
@@ -431,7 +431,7 @@ def _slots(groups: Sequence[_Group], rows: Sequence[GroupLayout]) -> tuple[Slot,
             total += len(group.bodies)
     slots = []
     for kind, two_sided in ((Bound, False), (Bound, True), (Latch, False)):
-        # Of each coordinate row of each group, its laws of this kind.
+        # For each coordinate row of each group its laws of this kind.
         chosen = [
             [
                 [
@@ -463,8 +463,9 @@ def _related(
     first: dict[tuple[int, int], int],
     field: str,
 ) -> tuple[int, ...]:
-    """`Slot.normal` or `Slot.across`, the field, of a slot with certain laws; first: row of each
-    coordinate of a group.
+    """`Slot.normal` or `Slot.across` of a slot with these laws.
+
+    first: first coordinate row of each coordinate of a group; field: "normal" or "across"
     """
     found, some = [], False
     for g, (group, group_layout) in enumerate(zip(groups, rows, strict=True)):
@@ -477,9 +478,11 @@ def _related(
 
 
 class Correspondence(NamedTuple):
-    """Where the rows and coordinate rows of two layouts are in each other, -1 where they are not.
+    """Places of the rows and coordinate rows of two layouts in each other, -1 for rows that the
+    other layout does not have.
 
-    here: of the first layout those of the second; there: of the second those of the first
+    here: for rows of the first layout, places in the second; there: for rows of the second layout,
+        places in the first
     """
 
     rows_here: np.ndarray
@@ -490,7 +493,7 @@ class Correspondence(NamedTuple):
 
 @lru_cache(maxsize=256)
 def correspondence(plan: Layout) -> Correspondence:
-    """Of the layout of all rows and of that with a tree."""
+    """Correspondence of the layout of all rows (first) and of a layout with a tree (second)."""
     found, whole = [], plan.tree.whole
     for own, other in ((whole, plan), (plan, whole)):
         here, theirs, structure = places(own), places(other), own.structure

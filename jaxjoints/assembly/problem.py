@@ -1,4 +1,4 @@
-"""From the rows of all groups to one problem: each group aims, then groups are put together."""
+"""From the rows of all groups to one problem: a target aims each group, then groups are joined."""
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
@@ -38,9 +38,9 @@ SlotLaws = tuple[Slot, list[list[RowLaw | None]]]
 
 @struct
 class Aims:
-    """What rows aim at, fields as in a `RowProblem`: of one group, or of all groups.
+    """Aims of the rows of one group, or of all groups; fields as in a `RowProblem`.
 
-    latches: like `bounds`, until the diagonal of A says how stiff they are
+    latches: like `bounds`; the diagonal of A turns them into linear laws later (`_latched`)
     """
 
     rate: Array
@@ -55,9 +55,9 @@ class Aims:
 class Assembly:
     """The rows of a mechanism put together, and the bodies on which they act.
 
-    problem: of the rows; plan: their layout
+    problem: of the rows; plan: layout of the rows
     free: twists of the bodies before any impulse, (6, bodies + 1, *batch) in body axes
-    allowed: those before the impulses of the rows, which tree joints allow
+    allowed: motion that tree joints allow, before the impulses of the rows
     held: the bodies, where coordinates hold tree joints; else None
     """
 
@@ -68,11 +68,11 @@ class Assembly:
     held: HeldBodies | None = None
 
     def twists(self, impulse: Array) -> Array:
-        """Those that rows see after their impulses, (6, bodies, *batch)."""
+        """Twists that rows see, after their impulses, body axes, (6, bodies, *batch)."""
         return self.allowed.twists[:, :-1] + body_velocities(self.problem, impulse)
 
     def row_speeds(self) -> Array:
-        """Speeds of the rows before their impulses, whatever they aim at, (rows, nodes, *batch)."""
+        """Speeds of the rows before their impulses, without their aims, (rows, nodes, *batch)."""
         bodies, parts = self.problem.bodies, [row_speeds(self.problem, self.allowed.twists)]
         if bodies.tree is not None:
             size = self.problem.structure.rows, self.problem.structure.along
@@ -93,12 +93,12 @@ def assembled(
     rate: Array | None = None,
     push: Array | None = None,
 ) -> Assembly:
-    """The rows of all joints, transmissions and laws but those that hold the joints of a tree.
+    """All rows but those of tree joints that coordinates hold.
 
     free: twists (6, bodies + 1, *batch) in body axes before any impulse, None for bodies at rest
-    tree: of the joints that coordinates hold
-    bent: what the bodies that its branches place have in a step beside the motion of their bases
-        and of their own coordinates, and rows do not see; twists, world axes, (6, branches, *batch)
+    tree: the joints that coordinates hold
+    bent: part of the change of twists in a step that neither bases nor coordinates cause, and that
+        rows do not see, for each branch of the tree; world axes, (6, branches, *batch)
     rate, push: as in `held_bodies`
     """
     resting = jnp.zeros_like(with_world(body_twists(state))) if free is None else free
@@ -132,18 +132,18 @@ def row_problem(
 ) -> RowProblem:
     """The problem of all joints, transmissions and laws.
 
-    velocity: twists (6, bodies + 1, *batch) in body axes without the impulses of this problem, None
+    velocity: twists (6, bodies + 1, *batch) in body axes before the impulses of this problem, None
         for bodies at rest
     plan, held: layout of the rows, and the bodies, where coordinates hold the tree joints; None
-        where rows hold all
-    coordinates: speeds of those of tree joints while bodies move at `velocity`, (coordinates,
-        joints, *batch)
+        where rows hold all joints
+    coordinates: speeds of the coordinates of tree joints at `velocity`, (coordinates, joints,
+        *batch)
     """
     plan = layout(mechanism.system) if plan is None else plan
     groups = _groups(mechanism, plan, kinematics, interval, target)
     wrenches = _wrenches(mechanism, plan, groups)
     aims = _aims(mechanism, plan, groups, target, velocity)
-    # Stored: otherwise XLA computes the rows again inside everything that reads them.
+    # Stored: otherwise XLA computes the rows again within each of their readers.
     wrenches, aims, latches = materialize((wrenches, replace(aims, latches=()), aims.latches))
     fields = {name: x for name, x in vars(aims).items() if name != "latches"}
     tree = {}
@@ -173,8 +173,9 @@ def aimed_again(
     problem: RowProblem,
     plan: Layout | None = None,
 ) -> RowProblem:
-    """A problem nearby with its wrenches, whose rows aim at what `joints` and `target` say; plan:
-    as in `row_problem`.
+    """A problem nearby with its own wrenches, aimed again by `kinematics` and `target`.
+
+    plan: as in `row_problem`
     """
     plan = layout(mechanism.system) if plan is None else plan
     groups = _groups(mechanism, plan, kinematics, interval, target)
@@ -196,15 +197,15 @@ def row_rates(
     target: Step,
     velocity: Array,
 ) -> Array:
-    """`RowProblem.rate` alone, of the problem that `row_problem` would make."""
+    """`RowProblem.rate` of the problem that `row_problem` would return."""
     plan = layout(mechanism.system)
     groups = _groups(mechanism, plan, kinematics, interval, target)
     return materialize(_aims(mechanism, plan, groups, target, velocity).rate)
 
 
 def row_values(mechanism: Mechanism, kinematics: Kinematics) -> Array:
-    """φ of the bilateral rows (0 for rows without an error), then the coordinates of the others;
-    all 0 of what is not enabled, shape (rows, nodes, *batch).
+    """Values of all rows, (rows, nodes, *batch): φ of the bilateral rows, 0 without an error; then
+    the coordinates of the other rows. 0 for members that are not enabled.
     """
     plan = layout(mechanism.system)
     interval = Interval(jnp.ones((), mechanism.inverse_mass.dtype))
@@ -224,14 +225,14 @@ def row_values(mechanism: Mechanism, kinematics: Kinematics) -> Array:
 
 
 def _no_rows(plan: Layout, like: Array) -> Array:
-    """Numbers of no row, (rows, 0, *batch); like: of all batch axes, (…, *batch)."""
+    """An array of no node, (rows, 0, *batch); like: an array with all batch axes, (…, *batch)."""
     return jnp.zeros((plan.structure.rows, 0, *like.shape[1:]), like.dtype)
 
 
 def _groups(
     mechanism: Mechanism, plan: Layout, kinematics: Kinematics, interval: Interval, target: Step
 ) -> list[GroupRows | None]:
-    """The rows of all parts, those that the target has no use for switched off."""
+    """The rows of all parts, with those rows off that the target switches off."""
     groups = group_rows(mechanism, plan, kinematics, interval)
     return [None if group is None else without(group, target.off(group)) for group in groups]
 
@@ -243,7 +244,7 @@ def _wrenches(
     most = len(plan.structure.way.sides)
 
     def of_group(group):
-        # No joint of the group has the further sides.
+        # The group has no further sides.
         none = [jnp.zeros_like(group.H[0][:, :, :0])] * (most - len(group.H))
         return tuple(_padded(plan, x, 1) for x in (*group.H, *none))
 
@@ -275,7 +276,7 @@ def _to_second(mechanism: Mechanism, plan: Layout, kinematics: Kinematics) -> Ar
 
 
 def _off(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Array | None:
-    """1 for rows that are switched off, nodes in the order of elimination; None for none."""
+    """1 for rows that are switched off, else 0, nodes in elimination order; None for none."""
     groups = [group for group in groups if group is not None]
     if all(group.on is None for group in groups):
         return None
@@ -296,17 +297,17 @@ def _aims(
     target: Step,
     velocity: Array | None,
 ) -> Aims:
-    """What all rows aim at, nodes in the order of elimination."""
+    """The aims of all rows, nodes in elimination order."""
     bounds = _filled(plan.slots, groups, target.bound)
     latches = _filled(plan.slots, groups, target.latch)
 
     def of_group(g, group):
         bias, compliance = target.hard(group)
-        # The wrenches on parents have all batch axes, whatever the rows' numbers have.
+        # The wrenches on parents have all batch axes; other numbers of the rows may not.
         tail = group.H[1].shape[2:]
         rate, compliance = (_above_coordinate_rows(group, x, tail) for x in (bias, compliance))
         if velocity is not None and not group.layout.of_tree:
-            # Stored: a sum with what is put together on the spot is not vectorized.
+            # Stored: XLA does not vectorize a sum with an array that it concatenates on the spot.
             rate = _speeds(group, velocity) + materialize(rate)
         zero = jnp.zeros(rate.shape[1:], rate.dtype)
         linear = _one_after_another(
@@ -356,7 +357,7 @@ def _filled(
     groups: Sequence[GroupRows | None],
     ask: Callable[..., RowLaw | None],
 ) -> list[SlotLaws]:
-    """What a method of a target makes of the laws of each slot; slots left empty are left out."""
+    """Results of a method of a target for the laws of each slot; without slots left empty."""
     filled = []
     for slot in slots:
         laws = [
@@ -373,14 +374,14 @@ def _stacked(
 ) -> Bound | Latch:
     """The laws of a group in a slot as one record, arrays (coordinate rows of the group, *batch).
 
-    laws: of each coordinate row; all_laws: of all groups, whose fields the record has
+    laws: of each coordinate row; all_laws: of all groups, which decide the fields of the record
     zero: of shape (n, *batch)
     """
     present = [vars(law) for each in all_laws for law in each if law is not None]
     fields = [name for name in present[0] if any(_is_array(law[name]) for law in present)]
 
     def stacked(name):
-        # Where a coordinate has no such law, the law exerts no force.
+        # A coordinate without a law in this slot gets a law without force.
         absent = 1.0 if name == "sign" else 0.0
         values = [None if law is None else vars(law)[name] for law in laws]
         values = [jnp.asarray(absent if x is None else x, zero.dtype) for x in values]
@@ -398,12 +399,12 @@ def _is_array(x) -> bool:
 
 
 def _latched(problem: RowProblem, latches: tuple[Latch, ...], target: Step) -> RowProblem:
-    """The problem with its latches as linear laws, no stiffer than what a solve can hold."""
+    """The problem with its latches as linear laws of limited stiffness (`Step.stiffness`)."""
     if not latches:
         return problem
     A, fixed = (coordinate_rows(problem, f(problem)) for f in (diagonal, still))
     for latch in latches:
-        # What holds hard where nothing moves holds nothing, as in `resting`.
+        # A hard latch on a row that nothing moves exerts no force, as in `resting`.
         hard = fixed if latch.compliance is None else fixed & (latch.compliance <= 0)
         K = jnp.where(hard, 0.0, target.stiffness(latch, A))
         problem = replace(
@@ -415,7 +416,7 @@ def _latched(problem: RowProblem, latches: tuple[Latch, ...], target: Step) -> R
 
 
 def _switched(plan: Layout, group: GroupRows, aims: Aims) -> Aims:
-    """What a group aims at, without any force of the rows that are switched off."""
+    """The aims of a group, without force in rows that are switched off."""
     rows, n = len(group.layout.wrenches), len(group.bodies[0])
     on = jnp.broadcast_to(group.on, (rows, n, *group.on.shape[2:]))
     of_rows = on[group.layout.hard :].reshape(-1, *on.shape[2:])
@@ -427,8 +428,8 @@ def _switched(plan: Layout, group: GroupRows, aims: Aims) -> Aims:
 
     return Aims(
         rate=aims.rate * (1 - off),
-        # A pivot of 1 for a row that moves nothing; along a coordinate of a tree joint one that is
-        # as good as free.
+        # A pivot of 1 for a row that moves nothing. Along a coordinate of a tree joint a compliance
+        # so large that the coordinate is free.
         compliance=aims.compliance
         + off * (jnp.finfo(off.dtype).max ** 0.5 if group.layout.of_tree else 1),
         augmented_stiffness=aims.augmented_stiffness * of_rows,
@@ -439,7 +440,7 @@ def _switched(plan: Layout, group: GroupRows, aims: Aims) -> Aims:
 
 
 def _speeds(group: GroupRows, velocity: Array) -> Array:
-    """Speeds of the rows of a group while bodies move, (rows, n, *batch)."""
+    """Speeds of the rows of a group at the twists `velocity`, (rows, n, *batch)."""
     sides = zip(group.H, group.bodies, strict=True)
     return sum(multiply_transposed(H, velocity[:, at]) for H, at in sides)
 
@@ -451,13 +452,13 @@ def _above_coordinate_rows(group: GroupRows, hard: Array, tail: tuple[int, ...])
 
 
 def _rows(parts: Sequence[Array]) -> Array:
-    """Rows one after another, with the axes of all of them."""
+    """Rows one after another, with the batch axes of all of them."""
     tail = jnp.broadcast_shapes(*(x.shape[1:] for x in parts))
     return jnp.concatenate([jnp.broadcast_to(x, x.shape[:1] + tail) for x in parts])
 
 
 def _padded(plan: Layout, x: Array, axis: int) -> Array:
-    """x with as many rows as a problem has, those that do not exist being 0."""
+    """x with the number of rows of a problem; rows that do not exist are 0."""
     missing = plan.structure.rows - x.shape[axis]
     if not missing:
         return x
@@ -475,6 +476,6 @@ def _joined(mechanism: Mechanism, *arrays: Array) -> Array:
 
 
 def _in_order(mechanism: Mechanism, x: Array, order: tuple[int, ...] | None) -> Array:
-    """Arrays of all parts' nodes, or of those that have a side, put in the order of elimination."""
+    """Arrays of the nodes of all parts, or of nodes with a certain side, in elimination order."""
     axis = x.ndim - mechanism.inverse_mass.ndim
     return x if order is None else jnp.take(x, np.array(order), axis)

@@ -1,8 +1,8 @@
-"""What rows aim at: a step, end positions, surface velocities, a projection, an instant.
+"""Targets of rows: a step, end positions, surface velocities, a projection, an instant.
 
-All five answer the same questions: bias and compliance of the hard rows, and what becomes of each
-law of a coordinate row. They differ in how much of an error is removed: a share, all, or none. How
-long laws act is no part of a target: see `Interval`.
+A target gives bias and compliance of the hard rows, and the form of each law of a coordinate row.
+Targets differ in the part of an error that they remove: a share, all, or nothing. The time for
+which laws act is no part of a target: see `Interval`.
 """
 
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ HELD = 1e5
 
 @struct
 class Step:
-    """Rows for one step of `Interval.dt`: every law as it asks."""
+    """Rows for one step of `Interval.dt`: every law acts unchanged. Base of all targets."""
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
         """Bias and compliance of the hard rows, (hard rows, n, *batch) each."""
@@ -31,13 +31,13 @@ class Step:
     def closing(self, bias: Array, error: Array) -> Array:
         """Speeds G v of joints that coordinates hold, (6 - k, n, *batch).
 
-        bias: speeds at which their ERP closes the errors, with the sign of these
+        bias: speeds at which ERP closes the errors, with the sign of the errors
         """
         return -bias
 
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
-        """True for hard rows that are switched off, whatever `hard` says of them: they exert no
-        force. A shape that broadcasts to (hard rows, n, *batch); None where all are on.
+        """True for hard rows that are switched off and exert no force, whatever `hard` returns;
+        broadcasts to (hard rows, n, *batch). None where all are on.
         """
         return None
 
@@ -54,7 +54,7 @@ class Step:
         return replace(force, error=None) if isinstance(force, Latch) else None
 
     def stiffness(self, latch: Latch, A: Array) -> Array:
-        """Augmented stiffness of a latch, no stiffer than a solve can hold; A: A_ii of its row."""
+        """Augmented stiffness of a latch, limited to what a solve resolves; A: A_ii of its row."""
         least = REGULARIZATION[A.dtype.itemsize] * stop_gradient(A)
         return latch.engaged / jnp.maximum(latch.compliance, least)
 
@@ -63,9 +63,9 @@ class Step:
 class EndPosition(Step):
     """Rows whose speeds are means over a step: changes of errors and coordinates over its length.
 
-    Hard rows ask for no error at the end, soft ones for what ERP and CFM say. The rate of a problem
-    holds what the rows aim at alone: the scheme adds the means (φ₁ - φ₀)/h, or the speeds H v of
-    rows without an error.
+    Hard rows ask for no error at the end, soft rows for the error that ERP and CFM give. The rate
+    of the problem has the target speeds only: the scheme adds the mean speeds (φ₁ - φ₀)/h, or the
+    speeds H v of rows without an error.
 
     dt: length of the step [s], the `Interval.dt` of the rows
     """
@@ -76,7 +76,7 @@ class EndPosition(Step):
         """See `Step.hard`."""
         hard = rows.hard
         bias = jnp.where(hard.compliance > 0, hard.bias, hard.error / self.dt)
-        # Errors change with time by themselves; what has no error keeps its drift.
+        # (φ₁ - φ₀)/h contains the drift of an error; rows without an error keep their drift.
         has_error = rows.layout.has_error.reshape(-1, *(1,) * (hard.drift.ndim - 1))
         return jnp.where(has_error, 0.0, hard.drift) + bias, hard.compliance
 
@@ -85,9 +85,9 @@ class EndPosition(Step):
 class SurfaceVelocity(Step):
     """Rows that keep velocities on the joints' surfaces, whatever the errors.
 
-    A stop is held at zero speed however far it is: the scheme decides which stops are present.
+    A stop is held at zero speed at any distance: the scheme decides which stops are present.
 
-    holds_soft: whether rows that CFM softens hold as others do; else they are switched off
+    holds_soft: whether rows that CFM softens hold like rigid rows; else they are switched off
     """
 
     holds_soft: bool = static(default=False)
@@ -105,7 +105,7 @@ class SurfaceVelocity(Step):
         return None if self.holds_soft else rows.hard.compliance > 0
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
-        """See `Step.bound`: stops let nothing in."""
+        """See `Step.bound`: stops have no bias, so nothing moves into them."""
         bound = super().bound(law, force)
         if bound is None or not law.holds:
             return bound
@@ -114,9 +114,9 @@ class SurfaceVelocity(Step):
 
 @struct
 class Surface(SurfaceVelocity):
-    """Rows that keep velocities on the surfaces of joints and transmissions, whatever laws ask for.
+    """Rows that keep velocities on the surfaces of joints and transmissions; no law acts.
 
-    Joints softened by CFM count as rigid: their coordinates are those of the surface nearby.
+    Joints softened by CFM count as rigid: their coordinates are those of the nearest surface point.
     """
 
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
@@ -140,10 +140,10 @@ class Surface(SurfaceVelocity):
 
 @struct
 class Instant(Step):
-    """Rows of a time so short that nothing moves in it, such as those of an impact.
+    """Rows over a time so short that nothing moves, such as the rows of an impact.
 
-    Joints and locks hold, whatever their ERP and CFM, but for joints that springs soften: these
-    rows keep bias and compliance. Stops hold where they are touched.
+    Joints and locks hold, whatever their ERP and CFM. Rows that springs replace keep bias and
+    compliance. Stops hold where they are touched.
 
     reach: gap at which a stop is still touched [m or rad]
     dt: the time [s], the `Interval.dt` and `Interval.force_time` of the rows
@@ -175,7 +175,7 @@ class Instant(Step):
         return replace(bound, bias=jnp.where(touched, none, bound.bias), compliance=compliance)
 
     def latch(self, law: Law, force: RowLaw) -> Latch | None:
-        """See `Step.latch`: what is engaged holds."""
+        """See `Step.latch`: an engaged latch holds rigidly."""
         latch = super().latch(law, force)
         if latch is None:
             return None
@@ -188,8 +188,9 @@ class Instant(Step):
 class Projection(Step):
     """Rows for position projection, A λ = -φ: the speeds are displacements, over a time of 1.
 
-    Rigid joints and transmissions and hard locks are moved back. A violated stop without an
-    `Engagement` is held at its bound. A hard stop with one is one-sided while it is engaged.
+    The projection removes errors of rigid joints, of transmissions and of hard locks. It holds a
+    violated hard stop at its bound. A hard stop with an `Engagement` is one-sided while it is
+    engaged.
     """
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
@@ -197,14 +198,14 @@ class Projection(Step):
         return rows.hard.error, jnp.zeros_like(rows.hard.compliance)
 
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
-        """See `Step.off`: what is soft stays where it is."""
+        """See `Step.off`: soft joints and soft locks stay where they are."""
         if rows.rigid and rows.structural.all():
             return None
         structural = rows.structural.reshape(-1, *(1,) * (rows.hard.compliance.ndim - 1))
         return jnp.where(structural, not rows.rigid, rows.hard.compliance > 0)
 
     def linear(self, law: Law, force: RowLaw) -> Linear | None:
-        """See `Step.linear`: nothing pushes."""
+        """See `Step.linear`: no linear law acts."""
         return None
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
@@ -215,7 +216,7 @@ class Projection(Step):
         return replace(force, present=hard, bias=force.violation, violation=None)
 
     def latch(self, law: Law, force: RowLaw) -> Latch | None:
-        """See `Step.latch`: a violated stop is held where it should be, like an engaged lock."""
+        """See `Step.latch`: a violated stop is held at its bound, like an engaged lock."""
         if isinstance(force, Latch):
             error, engaged = jnp.where(force.compliance > 0, 0.0, force.error), force.engaged
         elif isinstance(force, Bound) and force.violation is not None and law.engagement is None:

@@ -1,4 +1,4 @@
-"""From kinematics to articulated bodies: what tree joints hold, and how it moves without rows."""
+"""From kinematics to articulated bodies: bodies of tree joints, and their motion without rows."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -44,13 +44,13 @@ from .targets import Step
 
 @struct
 class HeldBodies:
-    """Bodies that tree joints hold, and what moves them beside rows.
+    """Bodies that tree joints hold, and their motion beside rows.
 
     push: impulse of the linear laws along each coordinate at no speed, (coordinates, joints,
         *batch)
-    known: of the twist of each body relative to its base, world axes, (6, joints, *batch): that
-        with which errors of its joint close, and all of the motion of a base whose motion is given
-    bent: the same of the part that rows do not see, None for none
+    known: known part of the twist of each body relative to its base, world axes, (6, joints,
+        *batch): it closes errors of the joint, and contains the motion of a base of given motion
+    bent: further known part that rows do not see, None for none
     """
 
     tree: Tree
@@ -72,13 +72,13 @@ def held_bodies(
     rate: Array | None = None,
     push: Array | None = None,
 ) -> HeldBodies:
-    """The bodies of a layout with a tree; the target says what laws ask for, and how errors close.
+    """The bodies of a layout with a tree. The target gives linear laws and the closing of errors.
 
-    free: twists of bodies of given motion, among those of all, (6, bodies + 1, *batch) in body axes
+    free: twists of all bodies, read for bodies of given motion, (6, bodies + 1, *batch) in body
+        axes
     bent: as in `HeldBodies`
-    rate, push: speeds of the rows while bodies rest, which joints are to end, and impulses of
-        linear laws; in place of what the target asks for, and in the layout of all rows, (rows,
-        nodes, *batch)
+    rate, push: row rates that joints bring to 0, and impulses of linear laws, in place of those of
+        the target; in the layout of all rows, (rows, nodes, *batch)
     """
     at, poses = plan.structure.way.tree, poses_with_world(state)
     order, bases = np.array(at.order, int), np.array(sum(at.bases, ()), int)
@@ -102,11 +102,12 @@ def held_bodies(
 
 
 class Allowed(NamedTuple):
-    """How bodies move where tree joints hold them and no rows act.
+    """Motion of bodies that tree joints hold, without rows.
 
-    twists: of the bodies, those that rows see, (6, bodies + 1, *batch) in body axes; bent: what
-        they have beside, None for nothing
-    coordinates: speeds of those of the tree, (coordinates, joints, *batch), None for no tree
+    twists: of the bodies, as rows see them, (6, bodies + 1, *batch) in body axes
+    bent: further twists that rows do not see, None for none
+    coordinates: speeds of the coordinates of the tree, (coordinates, joints, *batch), None without
+        a tree
     """
 
     twists: Array
@@ -115,10 +116,9 @@ class Allowed(NamedTuple):
 
 
 def without_rows(held: HeldBodies, free: Array) -> Allowed:
-    """The motion that differs least from a free one.
+    """The motion that tree joints allow and that differs least from the free motion (M-weighted).
 
-    free: the twists without joints, those of bodies of given motion among them, (6, bodies + 1,
-        *batch) in body axes
+    free: twists without joints, given motions included, (6, bodies + 1, *batch) in body axes
     """
     tree = held.tree
     parts = [held.known] if held.bent is None else [held.known, held.bent]
@@ -141,8 +141,8 @@ def joint_impulses_of_tree(
 ) -> list[tuple[int, np.ndarray, Array]]:
     """Impulses of all six rows of the tree joints: group, places in it, and (6, n, *batch).
 
-    change: of the bodies' twists beside that without joints, (6, bodies + 1, *batch) in body axes;
-        by_rows: impulses on the bodies by the rows that act on them
+    change: of the twists of the bodies from their free twists, (6, bodies + 1, *batch) in body axes
+    by_rows: impulses on the bodies by the rows that act on them, in the same shape
     laws: impulses of all laws along the coordinates, (coordinates, joints, *batch)
     """
     tree = held.tree
@@ -230,8 +230,10 @@ def _padded(x: Array, axis: int, count: int) -> Array:
 def _of_wrenches(
     plan: Layout, joints: Sequence[tuple[int, int]], wrenches: Sequence[int], x: Array
 ) -> Array:
-    """Numbers (rows, nodes, *batch) in the layout of all rows for some wrenches of joints, each a
-    group and a place in it, (wrenches, joints, *batch); 0 where there is no row.
+    """Numbers x (rows, nodes, *batch) in the layout of all rows, for some wrenches of some joints,
+    (wrenches, joints, *batch); 0 where there is no row.
+
+    joints: (group, place in it) of each
     """
     where = places(plan.tree.whole)
     index = np.full((len(wrenches), len(joints)), -1)
@@ -258,8 +260,8 @@ def _linear_laws(
 
 
 def _given(plan: TreePlan, arm: Array, poses: Pose, free: Array) -> Array | None:
-    """What bodies have of the motion of their bases where this is given, world axes, (6, joints,
-    *batch); None where no base is such a body.
+    """Twists of bodies from bases of given motion, world axes, (6, joints, *batch); None where no
+    base has a given motion.
     """
     bases = np.array(sum(plan.bases, ()), int)
     given = ~np.isin(bases, [*plan.order, plan.bodies])
@@ -272,7 +274,7 @@ def _given(plan: TreePlan, arm: Array, poses: Pose, free: Array) -> Array | None
 
 
 def _turned_twists(turn: Array, V: Array) -> Array:
-    """Twists V (6, count, joints, *batch), or wrenches, turned."""
+    """Twists or wrenches V, (6, count, joints, *batch), turned."""
     return jnp.concatenate([product(turn, V[:3]), product(turn, V[3:])])
 
 
