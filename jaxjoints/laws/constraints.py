@@ -1,17 +1,17 @@
 """Constraints between any number of bodies, written as functions of their motion.
 
-A constraint states how many rows it has at each level and writes the functions that are held at 0:
+A constraint states its number of rows at each level and writes the functions that are held at 0:
 
     φ(poses, t) = 0,    ψ(poses, twists, t) = 0,    α(poses, twists, rates, t) = 0.
 
-Rows, their drift with time and what Ġ v adds are derived. With the twists v of the bodies the rows
-of a step h are, as for couplings (`nonholonomic`),
+Rows, their drift with time and Ġ v are derived. With the twists v of the bodies the rows of a step
+h are, as for couplings (`nonholonomic`),
 
     G v⁺ + ∂φ/∂t + erp φ/h + (cfm/h) λ = 0,    G = ∂φ/∂(motion),
     V v⁺ = V v - ψ,                            V = ∂ψ/∂v,
     V v⁺ = V v - h α(â),                       V = ∂α/∂(rates),
 
-â the rates without the forces of the step.
+where â are the rates without the forces of the step.
 """
 
 from typing import ClassVar
@@ -49,7 +49,7 @@ class Constraint:
         return jnp.zeros(0, poses.p.dtype)
 
     def velocity(self, poses: Pose, twists: Array, t: Array) -> Array:
-        """ψ [m/s or rad/s], shape (velocity_rows,); best linear in the twists.
+        """ψ [m/s or rad/s], shape (velocity_rows,); should be linear in the twists.
 
         twists: velocity of each body frame's origin, then angular velocity, world axes, (6, n)
         """
@@ -64,5 +64,5 @@ class Constraint:
         return jnp.zeros(0, poses.p.dtype)
 
     def check(self) -> str | None:
-        """What is wrong with the parameters, which are concrete numbers, as a sentence, or None."""
+        """A sentence about wrong parameters, which are concrete numbers, or None."""
         return None

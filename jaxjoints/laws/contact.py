@@ -1,7 +1,7 @@
-"""Laws of a contact: what keeps its bodies apart, and friction along and about its directions.
+"""Laws of a contact: a stop along the normal, friction along and about the other directions.
 
-They act along the directions of a contact (`ContactGeometry`): 0 the normal, where the gap is, 1
-and 2 slip along its two tangents, 3 and 4 rolling about these, 5 spin about the normal.
+Directions of a contact (`ContactGeometry`): 0 the normal, whose coordinate is the gap; 1 and 2 slip
+along the two tangents; 3 and 4 rolling about the tangents; 5 spin about the normal.
 """
 
 from typing import Any, ClassVar
@@ -23,13 +23,14 @@ from .limits import Limits
 class ContactLimits(Limits):
     """`Limits(lower=0.0)` on the gap of a contact, with bounces and a surface that moves outwards.
 
-    Bodies that come at each other faster than `bounce_speed` leave with `restitution` times that
-    speed or more, in the step that would make them touch or, without `anticipate`, the step after.
+    Bodies that approach faster than `bounce_speed` leave with at least `restitution` times the
+    speed of approach, in the step in which they would touch, or without `anticipate` in the step
+    after it.
 
-    bounce_speed: least speed that bounces [m/s]
-    speed: at which the surface moves outwards and pushes what touches it away [m/s], or None. At 0
-        what rests on the surface has another slope on either side; the derivative is that of a body
-        that goes on touching, and moves with the surface
+    bounce_speed: least speed of approach that bounces [m/s]
+    speed: outward speed of the surface, which pushes touching bodies away [m/s], or None. At 0 a
+        resting body has one-sided derivatives that differ: the derivative is that of a body that
+        moves with the surface
     Other fields: as in `Limits`, lower 0 and no upper
 
     Source: ODE's manual, dSurfaceParameters (bounce, bounce_vel, motionN).
@@ -78,17 +79,17 @@ class ContactLimits(Limits):
 class ContactFriction(Law):
     """Friction of a contact in one direction: up to μ |F| + f against slip, or sticking.
 
-    mu: μ [1; for rolling and spin m], F the normal force of `Newton.friction`
-    force_limit: f [N or N m], whatever the normal force, while the gap is ≤ 0 (a friction box)
-    slip: speed that the surfaces slip per unit force even where they stick [m/(s N), rad/(s N m)];
-        the derivative at 0 is that of a slip that sets in (it cannot be less)
-    speed: that friction drives towards, of a moving surface such as a belt's [m/s or rad/s]. Where
-        it makes what sticks slide, as at 0 in a joint that other friction holds, slopes differ on
-        either side; the derivative is that of what sticks or slides at the very speed
+    mu: μ [1; for rolling and spin m], F the normal force (`Newton.friction`)
+    force_limit: f [N or N m], independent of the normal force, while the gap is ≤ 0 (friction box)
+    slip: speed of slip per unit force while the surfaces stick, ≥ 0 [m/(s N), rad/(s N m)]. Its
+        derivative at 0 is the one for slip > 0
+    speed: speed of a moving surface, such as a belt, that friction drives towards [m/s or rad/s].
+        Where a change of it would make sticking surfaces slide, one-sided derivatives differ; the
+        derivative is that of the state, sticking or sliding, at this speed
     normal: the coordinate of the gap
-    across: the coordinate of the other tangent, whose friction has the same numbers (else the mean
-        of both counts): both together are bounded, √(F₁² + F₂²) ≤ μ |F| + f, a round cone. None for
-        each by itself, a pyramid
+    across: the coordinate of the other tangent, which shares a round cone with this one,
+        √(F₁² + F₂²) ≤ μ |F| + f. Both have the same numbers; else their mean counts. None for a
+        pyramid, which bounds each tangent by itself
 
     Source: ODE's manual, dSurfaceParameters (mu, slip, motion, rho; pyramid and box friction).
     """
@@ -142,23 +143,24 @@ def contact_laws(
     cone: str | None = None,
     owner: str = "contact",
 ) -> tuple[Law, ...]:
-    """The laws of a contact between two surfaces; a pair stands for the two tangents.
+    """The laws of a contact between two surfaces. Two numbers are for the two tangents.
 
-    friction: μ, √(F₁² + F₂²) ≤ μ Fₙ, or of each tangent alone, see `cone`
+    friction: μ, √(F₁² + F₂²) ≤ μ Fₙ, or for each tangent alone, see `cone`
     friction_force: [N], |Fₜ| ≤ friction_force (+ μ Fₙ) while the bodies touch
-    rolling: ρ [m], moments about the tangents up to ρ Fₙ; spinning: the same about the normal [m]
+    rolling: ρ [m], moments about the tangents ≤ ρ Fₙ; spinning: likewise about the normal [m]
     restitution, bounce_speed: see `ContactLimits`
-    stiffness, damping: of a soft contact [N/m, N s/m]; or erp, cfm, of a hard or soft one;
+    stiffness, damping: of a soft contact [N/m, N s/m]; or erp, cfm, of a hard or soft contact;
         max_correction: largest speed at which overlap is removed [m/s]
     slip: [m/(s N)], see `ContactFriction`
-    surface_speed: of C's surface against D's along the tangents that friction drives towards [m/s]
-    normal_speed: at which what touches is pushed away [m/s]
-    anticipate: push already in the step in which bodies would touch, so that none overlap; False
-        as in ODE. By default where there is no `friction_force`, which counts for gaps ≤ 0
-    cone: "round" bounds the friction along both tangents together; "pyramid" bounds each by itself,
-        up to √2 times as much between them, as ODE does. By default round, and a pyramid for two
-        numbers, and with a `friction_force`: a box
-    owner: whom to name in errors
+    surface_speed: target speed of friction, of C's surface against D's along the tangents [m/s]
+    normal_speed: speed at which touching bodies are pushed apart [m/s]
+    anticipate: True: push in the step in which bodies would touch, so that they do not overlap.
+        False: once they touch, as in ODE. None: False with a `friction_force`, which acts at gaps
+        ≤ 0, else True
+    cone: "round" bounds the friction of both tangents together. "pyramid" bounds each by itself, as
+        ODE does, up to √2 times as much between them. None: a pyramid for two numbers and with a
+        `friction_force`, else round
+    owner: name in error messages
 
     >>> [type(law).__name__ for law in contact_laws(friction=0.5)]
     ['ContactLimits', 'ContactFriction', 'ContactFriction']
@@ -198,7 +200,7 @@ def contact_laws(
 
 
 def _is_round(owner: str, cone: str | None, friction: Any, force: Any, slip: Any) -> bool:
-    """Whether both tangents share their bounds; ValueError for a cone that is none."""
+    """Whether both tangents share their bounds; ValueError for an unknown cone."""
     if cone not in (None, "round", "pyramid"):
         raise ValueError(f"{owner}: cone {cone!r} must be 'round', 'pyramid' or None")
     alike = all(np.ndim(x) == 0 for x in (friction, force, slip))
@@ -211,7 +213,7 @@ def _is_round(owner: str, cone: str | None, friction: Any, force: Any, slip: Any
 
 
 def _pair(owner: str, field: str, value: Any) -> tuple[Any, Any]:
-    """A number for both tangents, or one for each."""
+    """Numbers of both tangents, from one number or two."""
     if np.ndim(value) == 0:
         return value, value
     if np.ndim(value) != 1 or len(value) != 2:
@@ -220,5 +222,5 @@ def _pair(owner: str, field: str, value: Any) -> tuple[Any, Any]:
 
 
 def _any(*numbers: Any) -> bool:
-    """Whether some number is not 0; one that JAX is tracing may be any."""
+    """Whether some number is not 0; a number that JAX traces counts as not 0."""
     return any(isinstance(x, jax.core.Tracer) or np.any(np.asarray(x)) for x in numbers)

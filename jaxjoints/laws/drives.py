@@ -1,7 +1,7 @@
-"""Drives: laws that move a coordinate, or add to its inertia, as motors with their controllers do.
+"""Drives: laws that move a coordinate as motors with controllers do, or add to its inertia.
 
-What a drive aims at is a leaf of its own, or, where `Control.target` and `Control.target_speed` say
-so, comes from there at each step. Units follow the coordinate as in `laws`.
+The target of a drive is a field of its record. `Control.target` and `Control.target_speed` replace
+it at each step where given. Units follow the coordinate as in `laws`.
 """
 
 from types import MappingProxyType
@@ -18,13 +18,12 @@ from .softness import spring_softness
 
 @struct
 class Motor(Law):
-    """Drives a coordinate at a speed with a bounded effort: N v⁺ = speed, or the bound is reached.
+    """Drives a coordinate at a speed with a bounded effort: N v⁺ = speed, or the effort is largest.
 
-    At a stop it pushes with all its effort (in ODE too, from outside the joint), and where another
-    law or a lock holds the coordinate against it.
+    Against a stop, a lock or another law that holds the coordinate it pushes with all its effort.
 
-    speed: target, `Control.target_speed` in its place where given [m/s or rad/s]
-    effort: largest force [N or N m]; cfm: how much the speed gives way to force, as in ODE
+    speed: target speed [m/s or rad/s]; `Control.target_speed` replaces it where given
+    effort: largest force [N or N m]; cfm: change of speed per unit force, as in ODE
     """
 
     speed: Array | float
@@ -52,9 +51,9 @@ class Servo(Law):
     PD control, stable at any gains and step.
 
     stiffness: k [N/m or N m/rad]; damping: d [N s/m or N m s/rad]
-    effort: largest force [N or N m]; None for the `max_effort` of its joint, or any without that
-    target: [m or rad], target_speed: [m/s or rad/s], both at the end of the step; those of the
-        `Control` in their place where given
+    effort: largest force [N or N m]. None: the `max_effort` of its joint, unlimited without that
+    target: [m or rad], target_speed: [m/s or rad/s], both at the end of the step; `Control.target`
+        and `Control.target_speed` replace them where given
     """
 
     stiffness: Array | float
@@ -96,10 +95,11 @@ class Servo(Law):
 
 @struct
 class Armature(Law):
-    """Inertia of what turns or slides with a coordinate and is no body, such as a rotor behind a
-    gear: effort -inertia q̈, q̈ the change of the coordinate's speed over the step.
+    """Inertia of a coordinate beside its bodies, such as that of a rotor behind a gear.
 
-    inertia: [kg or kg m²]; of a rotor, times the square of the gear's ratio
+    The effort is -inertia q̈, with q̈ the mean acceleration of the coordinate over the step.
+
+    inertia: [kg or kg m²]; for a rotor its inertia times the square of the gear ratio
     """
 
     inertia: Array | float

@@ -1,4 +1,4 @@
-"""When a limit acts: decided once a step, and carried from one step to the next."""
+"""Engagement: whether a limit acts is decided once a step, and carried to the next step."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,19 +9,19 @@ from ..algebra.pytree import struct
 
 @struct
 class Engagement:
-    """Limits that engage and let go, as ArtiSynth's, instead of acting by complementarity alone.
+    """Limits that engage and disengage as ArtiSynth's do, beside complementarity.
 
-    A limit engages where a step ends at a bound or past it, and is a one-sided row of zero speed in
-    the steps that follow. It lets go where a step ends inside, leaving the bound at `break_speed`
-    or more, but not at the first one after it engaged. A step thus may end past a bound by the way
-    that it goes; position correction (ERP and projections) takes that back up to `tolerance`, so
-    that a coordinate that is pressed against its bound stays engaged.
+    A limit engages if a step ends at its bound or past it. In the next steps it is a one-sided row
+    of zero speed. It disengages if a step ends inside the bound and leaves it at `break_speed` or
+    more, but not in the first step after it engaged. So a step may end past a bound. Position
+    correction (ERP and projections) removes this violation down to `tolerance`, so that a
+    coordinate that is pressed against its bound stays engaged.
 
-    What is carried, `State.engagement`, is E n: E = 1 engaged at the lower bound, -1 at the upper,
-    0 not at all; n ends of steps for which it has been.
+    `State.engagement` carries E n. E is 1 if engaged at the lower bound, -1 at the upper bound, 0
+    if not engaged; n is the number of step ends since.
 
     break_speed: least speed away from the bound that disengages [m/s or rad/s]
-    tolerance: way past the bound that is left alone [m or rad]
+    tolerance: violation that is not corrected [m or rad]
 
     Source: ArtiSynth RigidBodyConstraint, breakSpeed, penetrationTol, rotaryLimitTol.
     """
@@ -32,9 +32,10 @@ class Engagement:
     def after(
         self, before: Array, q: Array, qd: Array, lower: Array | None, upper: Array | None
     ) -> Array:
-        """E n at the end of a step from that at its start.
+        """E n at the end of a step.
 
-        q, qd: coordinate and its speed at the end of the step; lower, upper: bounds, None for none
+        before: E n at its start; q, qd: coordinate and speed at its end; lower, upper: bounds, None
+            for none
         """
         E = jnp.sign(before)
         leaves = (E * qd >= self.break_speed) & (jnp.abs(before) > 1)
@@ -46,7 +47,7 @@ class Engagement:
         return held
 
     def check(self) -> str | None:
-        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+        """A sentence about wrong parameters, which are concrete numbers, or None."""
         for name, value in vars(self).items():
             numbers = np.asarray(value, float)
             if not (np.isfinite(numbers) & (numbers >= 0)).all():

@@ -19,9 +19,9 @@ from ..algebra.spatial import Pose
 
 @struct
 class BodyMotion:
-    """Pose, velocity and inertia of one body: all that a field may depend on.
+    """Pose, velocity and inertia of one body: the input of a field.
 
-    pose: pose in the world of the frame at the centre of mass with the axes of the body
+    pose: pose in the world of the frame at the centre of mass, with the axes of the body
     velocity: of the centre of mass [m/s], world axes, shape (3,)
     omega: angular velocity [rad/s], world axes, shape (3,)
     mass: [kg]
@@ -57,7 +57,7 @@ class Field(ABC):  # noqa: B024 - every method has a default
     """Base of all fields: a frozen record (`struct`) whose leaves are its parameters.
 
     A subclass writes `wrench`, a force, or `velocity_update`, a change of the velocities at the end
-    of a step, or both. The library calls those methods alone that the subclass overrides.
+    of a step, or both. The library skips methods that the subclass does not override.
 
     >>> @struct
     ... class Attraction(Field):
@@ -92,7 +92,7 @@ class Field(ABC):  # noqa: B024 - every method has a default
         return motion.velocity, motion.omega
 
     def check(self) -> str | None:
-        """What is wrong with the parameters, which are concrete numbers, as a sentence, or None."""
+        """A sentence about wrong parameters, which are concrete numbers, or None."""
         return None
 
 
@@ -101,7 +101,7 @@ class PointForce(Field):
     """A constant force at a point that moves with the body, and an optional moment.
 
     force: [N], shape (3,)
-    point: where the force acts, in the body frame [m], shape (3,)
+    point: point of attack in the body frame [m], shape (3,)
     moment: added to the moment of the force [N m], shape (3,); None for none
     axes: "world", or "body" for a force and a moment that turn with the body (a thruster) (static)
     """
@@ -135,8 +135,8 @@ class PointForce(Field):
 class Drag(Field):
     """Resistance of a medium at rest: the force -(c₁ + c₂ |v|) v, and a moment of the same form.
 
-    The force acts in the centre of mass. A step of length h takes the coefficient k = c₁ + c₂ |v|
-    at its start and the velocity at its end, as if no other force acted: the force is
+    The force acts at the centre of mass. A step of length h takes the coefficient k = c₁ + c₂ |v|
+    at its start, and the velocity that its end would have without other forces: the force is
     -k v / (1 + h k / m), the moment -k I (I + h k)⁻¹ ω. A step therefore never reverses the motion
     and never adds energy, for any h k / m. (An explicit force adds energy where h k / m > 2.)
 
@@ -176,8 +176,8 @@ class Drag(Field):
 class BodyDamping(Field):
     """Damping as in ODE: the velocities at the end of each step are multiplied by 1 - scale.
 
-    It is not a force: the positions have already moved with the velocities before the scaling, and
-    the scaling does not depend on the length of the step. A speed up to its threshold stays.
+    It is not a force: the positions have already moved with the unscaled velocities, and the scale
+    does not depend on the length of the step. Speeds up to the threshold are not scaled.
 
     linear, angular: scales of velocity and angular velocity, in [0, 1]
     linear_threshold: [m/s]

@@ -36,11 +36,11 @@ class DryFriction(Law):
 class CoulombFriction(Law):
     """Coulomb friction: up to μ |F| against the motion, F the force by laws along `normal`.
 
-    For a foot on the ground: `normal` is the height, on which `Limits(lower=0.0)` acts, and each
-    tangent has a friction of its own (a pyramid). See `Newton.friction` for the force that counts.
+    Example, a foot on the ground: `normal` is the height, with `Limits(lower=0.0)`. Each tangent
+    has its own friction (a pyramid). `Newton.friction` chooses the solve that gives F.
 
     mu: μ [1, or m where the friction is a moment and F a force]
-    normal: another coordinate of the joint, with laws that do not hold it
+    normal: another coordinate of the joint, without a law that always holds it
     """
 
     mu: Array | float

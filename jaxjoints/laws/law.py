@@ -24,14 +24,14 @@ PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
 
 @struct
 class CoordinateState:
-    """What a law knows of its coordinate, scalars.
+    """The coordinate of a law at the start of a step, scalars.
 
     q: value at the start of the step [m or rad]; dt: length of the step [s]
     qd: speed at the start of the step [m/s or rad/s], None unless the law `needs_speed`
-    target, target_speed: value and speed at the end of the step that the control asks for, None
-        where it asks for nothing
-    gap: value of the law's `normal` coordinate, None for a law without
-    engaged: E of the law's `engagement`, None for a law without
+    target, target_speed: value and speed that the control asks for at the end of the step, None
+        without a target
+    gap: value of the law's `normal` coordinate, None for a law without `normal`
+    engaged: E of the law's `engagement`, None for a law without `engagement`
     """
 
     q: Array
@@ -46,21 +46,21 @@ class CoordinateState:
 class Law(ABC):
     """A force along one coordinate: base of all laws.
 
-    A law is a record (`struct`) whose leaves are its parameters. What must be written is `kind` and
+    A law is a record (`struct`) whose leaves are its parameters. A subclass must write `kind` and
     `force`; all else has a default.
 
     coordinate: which coordinate of the joint the law acts on (static)
     kind: the row law that `force` returns: `Linear`, `Hard`, `Latch` or `Bound`
-    batched: `force` is written in elementwise operations and takes trailing batch axes as they
-        are; else the library maps it over joints and environments
-    needs_speed: `force` reads the speed at the start of the step
-    two_sided: of a `Bound`: it has `lower` and `upper`
-    row_laws: how many row laws of this kind `force` returns, as a tuple where there are several
-    normal: the coordinate of the joint whose force by laws bounds this one (`Bound.mu`), or None
-    across: the coordinate whose law of the same type, with the same numbers, shares the bounds of
-        this one, as a round cone of friction has them; or None
-    aims: fields of the law that "target" and "target_speed" of a `Control` take the place of
-    engagement: what decides after each step whether a one-sided `Bound` acts in the next, or None
+    batched: True: `force` has elementwise operations only and takes trailing batch axes. False: the
+        library maps `force` over joints and environments
+    needs_speed: whether `force` reads the speed at the start of the step
+    two_sided: whether a `Bound` has `lower` and `upper`
+    row_laws: number of row laws that `force` returns, as a tuple if there are several
+    normal: the coordinate of the joint whose force by laws bounds this law (`Bound.mu`), or None
+    across: the coordinate that shares a round cone of friction with this one, or None. It has a law
+        of the same type with the same numbers
+    aims: for "target" and "target_speed" of a `Control` the field of the law that they replace
+    engagement: decides after each step whether a one-sided `Bound` acts in the next, or None
     """
 
     coordinate: int = 0
@@ -76,11 +76,11 @@ class Law(ABC):
 
     @abstractmethod
     def force(self, at: CoordinateState) -> RowLaw | tuple[RowLaw, ...]:
-        """The row law, or row laws, for one coordinate of a joint that moves as `at` says."""
+        """The row law, or row laws, of one coordinate in the state `at`."""
 
     @property
     def holds(self) -> bool:
-        """Whether the law keeps a coordinate where it may be, rather than pushing it (static)."""
+        """Whether the law holds a coordinate in place or within bounds; else it pushes (static)."""
         return self.kind in (Hard, Latch) or (self.kind is Bound and not self.two_sided)
 
     def energy(self, q: Array) -> Array:
@@ -88,19 +88,19 @@ class Law(ABC):
         return jnp.zeros_like(q)
 
     def check(self) -> str | None:
-        """What is wrong with the parameters (concrete numbers), as a sentence, or None."""
+        """A sentence about wrong parameters, which are concrete numbers, or None."""
         return None
 
 
 def by_row_law(laws: Sequence[Law]) -> tuple[Law, ...]:
-    """Each law as often as it has row laws."""
+    """Each law repeated once for each of its row laws."""
     return tuple(law for law in laws for _ in range(law.row_laws))
 
 
 def check_numbers(law: Law, *signed: str) -> str | None:
-    """The first field that is NaN, or out of its range, as a sentence.
+    """A sentence about the first field that is NaN or out of its range, or None.
 
-    signed: fields of any sign; that of other fields is asked for where a joint is declared
+    signed: fields of any sign; the builder checks the sign of other fields
     """
     for name, value in vars(law).items():
         if name in ("coordinate", "normal", "across", "engagement"):

@@ -17,25 +17,25 @@ from .softness import spring_softness
 class Limits(Law):
     """A coordinate kept within lower ≤ q ≤ upper by a one-sided force at each bound.
 
-    Soft with `stiffness` and `damping`: past the bound, the implicit Euler step of that spring and
-    damper, the force never pulling. Otherwise hard, or as soft as ODE's `erp` and `cfm` say.
+    A bound is soft with `stiffness` and `damping`: past it acts the implicit Euler step of this
+    spring and damper, and the force never pulls. Otherwise it is hard, or soft by ODE's `erp` and
+    `cfm`.
 
-    With a `restitution` e, a coordinate that runs at a hard bound with speed v leaves it with e v
-    or more, in the step that would pass the bound or, without `anticipate`, the step after it. The
-    larger of that and of what moves a violation out counts, never their sum. A bounce in a range so
-    narrow that it would pass the other bound in the same step ends on that bound. Free flight and
-    bounces with e = 1 keep their height; with e < 1 the height of a bounce is off by up to the way
-    that one step goes. Without `anticipate`, as in ODE, what moves a violation out throws with up
-    to erp v too.
+    With a `restitution` e, a coordinate that meets a hard bound with speed v leaves it with at
+    least e v, in the step that would pass the bound, or without `anticipate` in the step after it.
+    Bounce and correction of a violation do not add: the larger speed counts. A bounce that would
+    pass the other bound in the same step ends on the other bound. Bounces with e = 1 keep their
+    height. With e < 1 the height is off by at most the way of one step. Without `anticipate`, as in
+    ODE, the correction of the violation throws with up to erp v.
 
     lower, upper: bounds; None (or ∓inf at build) for an absent side; equal bounds make a `Lock`
     stiffness: [N/m or N m/rad]; damping: [N s/m or N m s/rad]
     erp: share of the violation that one step removes; cfm: velocity per unit force
-    max_correction: largest speed at which a hard stop moves a violation out [m/s or rad/s], or None
-    restitution: e in [0, 1], or None: without it the step that would pass a bound ends on it
-    engagement: an `Engagement`: the stop acts while that says so, and what `erp` and projections
-        correct is the violation beyond its tolerance; `anticipate` then has no effect. Or None
-    anticipate: True: the stop acts in the step that would pass it; False: only once it has been
+    max_correction: largest speed at which a hard stop removes a violation [m/s or rad/s], or None
+    restitution: e in [0, 1]. None: the step that would pass a bound ends on it
+    engagement: an `Engagement` decides when the stop acts; `erp` and projections correct the
+        violation beyond its tolerance, and `anticipate` has no effect. Or None
+    anticipate: True: the stop acts in the step that would pass it. False: the stop acts once it is
         passed at the start of a step, as in ODE
     """
 
@@ -65,7 +65,7 @@ class Limits(Law):
 
     @property
     def row_laws(self) -> int:
-        """See `Law`: one for each bound, so that no step passes the farther bound either."""
+        """See `Law`: one for each bound, since a step may reach either bound."""
         return 1 if self.lower is None or self.upper is None else 2
 
     def force(self, at: CoordinateState) -> Bound | tuple[Bound, ...]:
@@ -84,7 +84,7 @@ class Limits(Law):
         return stops if len(stops) == 2 else stops[0]
 
     def _stop(self, at: CoordinateState, gap: Array, sign: float) -> Bound:
-        """The stop at one bound; gap: way that is left to it, < 0 past it; sign: of its push."""
+        """The stop at one bound; gap: distance to the bound, < 0 past it; sign: of its push."""
         q, dt = at.q, at.dt
         soft = self.stiffness is not None
         if soft:
@@ -107,7 +107,7 @@ class Limits(Law):
         return Bound(sign * jnp.ones_like(q), bias, compliance, present, violation=violation)
 
     def _bouncing(self, at: CoordinateState, gap: Array, stop: Bound, other: Bound | None) -> Bound:
-        """A stop that gives back `restitution` of a speed, at most what the other bound lets by."""
+        """The stop with its bounce, at most as fast as the other bound allows."""
         approach = jnp.minimum(stop.sign * at.qd, 0.0)
         hits = gap + at.dt * approach <= 0 if self.anticipate else gap <= 0
         leaving = self.restitution * approach
@@ -117,7 +117,7 @@ class Limits(Law):
         return replace(stop, bias=bias)
 
     def energy(self, q: Array) -> Array:
-        """See `Law.energy`: ½ k times the square of the way past a soft bound."""
+        """See `Law.energy`: ½ k x², x the distance past a soft bound."""
         if self.stiffness is None:
             return jnp.zeros_like(q)
         below = 0.0 if self.lower is None else jnp.maximum(self.lower - q, 0.0)
@@ -157,13 +157,13 @@ class LimitForce(Law):
 
         f = k x² / (2 τ), s = √(x/τ)   for x < τ;      f = k (x - τ/2), s = 1   beyond
 
-    Linearized about the start of the step, f + h f′(x) q̇⁺ + s d q̇⁺, an implicit step to first
-    order. It acts once the bound is passed, and its damper pulls a coordinate that moves back, as
-    ArtiSynth's; `Limits` with stiffness and damping does neither.
+    The step uses f + h f′(x) q̇⁺ + s d q̇⁺, linearized about its start. The law acts once the bound
+    is passed, and its damper pulls a coordinate that moves back, as ArtiSynth's does. `Limits` with
+    stiffness and damping anticipates the bound and never pulls.
 
-    lower, upper: bounds, None for an absent side; give two laws for sides that differ
+    lower, upper: bounds, None for an absent side; give two laws if the sides differ
     stiffness: k [N/m or N m/rad]; damping: d [N s/m or N m s/rad]
-    transition: τ, over which force and damping come in [m or rad]
+    transition: τ, the distance over which force and damping rise [m or rad]
 
     Source: ArtiSynth JointLimitForce.
     """
@@ -184,7 +184,7 @@ class LimitForce(Law):
         below = jnp.zeros_like(q) if self.lower is None else jnp.maximum(self.lower - q, 0.0)
         x, τ = above + below, self.transition
         past, inside = x > 0, (x > 0) & (x < τ)
-        # Protects the divisions from τ = 0 and the root from x = 0, where nothing comes in.
+        # Protects the divisions from τ = 0 and the root from x = 0.
         share = jnp.where(inside, x, 1.0) / jnp.where(inside, τ, 1.0)
         force = self.stiffness * jnp.where(inside, share * x / 2, x - jnp.where(past, τ / 2, 0.0))
         slope = self.stiffness * jnp.where(past, share, 0.0)
@@ -206,13 +206,14 @@ class LimitForce(Law):
 
 @struct
 class Lock(Law):
-    """A coordinate held on `value`: hard, or soft as `Limits` says.
+    """A coordinate held on `value`.
 
-    A lock that is always engaged leaves the other laws of its coordinate without effect.
+    Other laws of the coordinate have no effect while the lock is engaged for good (None).
 
-    value: [m or rad], erp, cfm: how what is off it is closed, and how much force moves it
-    engaged: 1 holds, 0 lets go, one number for each environment, to be changed at any step: an
-        opened lock is no force at all. None: always engaged, for less work in each step
+    value: [m or rad]; erp: share of the error that one step removes; cfm: velocity per unit force,
+        0 for a hard lock
+    engaged: 1 holds, 0 exerts no force; one number for each environment, which may change at any
+        step. None: always engaged, which is faster
     """
 
     value: Array | float

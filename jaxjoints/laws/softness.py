@@ -24,14 +24,14 @@ LEAST_RESISTANCE = 1e-12
 class Softness:
     """ERP and CFM of the bilateral rows of a joint, as in ODE.
 
-    The same numbers are another spring at another time step, see `spring_softness`. A `Compliance`
-    or a `Bushing` is the same spring at any time step, and the errors of a `Baumgarte` decay alike.
+    ERP and CFM are another spring at another time step, see `spring_softness`. A `Compliance` or a
+    `Bushing` is the same spring at any time step. Errors of a `Baumgarte` decay alike at any step.
 
     erp: error reduction parameter, the share of the error that one step removes, in [0, 1]; a
         number or one per row
     cfm: constraint force mixing, the velocity that a row permits per unit force
-        [m/(s N) or rad/(s N m)], ≥ 0; a number or one per row. Position projection leaves out the
-        joints with a positive cfm, since their errors are deflections of a spring.
+        [m/(s N) or rad/(s N m)], ≥ 0; a number or one per row. Position projection skips joints
+        with a positive cfm, since their errors are deflections of a spring.
     """
 
     erp: Array | float = 0.2
@@ -44,7 +44,7 @@ class Compliance:
 
     A row of compliance c is a spring of stiffness 1/c in parallel with a damper d, integrated by an
     implicit Euler step. It is the same spring at any time step h, except that the step adds the
-    damping h/c to d. A row of compliance 0 is rigid and has the ERP that the builder has.
+    damping h/c to d. A row of compliance 0 is rigid, with the ERP of the builder.
 
     compliance: c [m/N or rad/(N m)], ≥ 0; a number or one per row
     damping: d [N s/m or N m s/rad], ≥ 0; a number or one per row. None for critical damping
@@ -75,13 +75,13 @@ class Compliance:
 class Bushing:
     """Springs and dampers in place of the bilateral rows of a joint.
 
-    Along each row acts the force -k φ - d φ̇, with φ the error of the row, integrated by an implicit
+    The force -k φ - d φ̇ acts along each row, with φ the error of the row, integrated by an implicit
     Euler step. It is the same spring at any time step h, except that the step adds the damping h k
     to d.
 
     On a `Fixed` joint it is a bushing between two frames: the errors are x, y, z of the position of
-    C in D, then x, y, z of the rotation vector. The moments have a potential where the three
-    rotational stiffnesses are equal, or the angles small. Elsewhere put a `SpringDamper` on each
+    C in D, then x, y, z of the rotation vector. Its moments have a potential if the three
+    rotational stiffnesses are equal or the angles small. Otherwise put a `SpringDamper` on each
     coordinate of a `Free` joint.
 
     stiffness: k [N/m or N m/rad], ≥ 0; a number or one per row
@@ -102,13 +102,12 @@ class Bushing:
 class Baumgarte:
     """Rigid bilateral rows whose errors decay with a time constant.
 
-    A row asks for the speed -φ / T of its error φ, which decays as exp(-t/T) however long the steps
-    h < T are: ERP is h/T, CFM 0. Of the errors that obey Baumgarte's φ̈ + (2/T) φ̇ + φ/T² = 0 at
-    acceleration level, as in RBDL, it is the one that starts at the speed -φ/T. It acts under
-    `SemiImplicitEuler` without projections: `Rattle`, `RungeKutta` and position projection remove
-    errors at once.
+    A row asks for the speed -φ / T of its error φ. The error decays as exp(-t/T) at any step h < T:
+    ERP is h/T, CFM 0. RBDL stabilizes at acceleration level, φ̈ + (2/T) φ̇ + φ/T² = 0; an error that
+    starts at the speed -φ/T decays in the same way there. It acts under `SemiImplicitEuler` without
+    projections: `Rattle`, `RungeKutta` and position projection remove errors at once.
 
-    time_constant: T [s], > 0; a number or one per row. Steps longer than that remove all the error.
+    time_constant: T [s], > 0; a number or one per row. Steps longer than T remove the whole error.
 
     Source: J. Baumgarte, Stabilization of constraints and integrals of motion (1972).
     """
@@ -139,7 +138,7 @@ def spring_softness(stiffness: Array, damping: Array, dt: Array) -> tuple[Array,
 
 @public
 def softness_spring(erp: Array, cfm: Array, dt: Array) -> tuple[Array, Array]:
-    """Stiffness and damping that rows of this ERP and CFM > 0 have over a step dt [s].
+    """Stiffness and damping of rows with this ERP and CFM > 0 over a step dt [s].
 
     Returns: (stiffness [N/m or N m/rad], damping [N s/m or N m s/rad])
     """

@@ -41,7 +41,7 @@ class Transmission(ABC):
         """
 
     def check(self) -> str | None:
-        """What is wrong with the parameters, which are concrete numbers, as a sentence, or None."""
+        """A sentence about wrong parameters, which are concrete numbers, or None."""
         return None
 
 
@@ -200,8 +200,8 @@ class SwingCone(Transmission):
         f = (1 - ρ) √(major minor),    ρ² = (q[first] / major)² + (q[second] / minor)²
 
     f is positive inside the cone, 0 on it and negative outside; `Limits(lower=0.0)` on f keeps the
-    swing inside. With major = minor, f is the angle that is left before the cone is reached. In
-    the centre of the cone f has no derivative; the one along the first coordinate is used there.
+    swing inside. With major = minor, f is the angle to the cone. In the centre of the cone f has no
+    derivative; its derivative is taken along the first coordinate there.
 
     major, minor: half the openings along the two coordinates [rad, or m for distances], > 0
     first, second: numbers of the two coordinates among those of the joints (static)
