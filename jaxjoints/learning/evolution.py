@@ -34,9 +34,9 @@ def evolution(
 ) -> Learned:
     """A policy by differences of returns along random directions, without any derivative.
 
-    In each iteration every environment begins anew with a policy of its own: the present one moved
-    along a random direction, one forth and one back. Directions count by the ranks of what they
-    earn; Adam follows their mean.
+    In each iteration every environment begins anew with its own policy: the present policy moved
+    along a random direction, forwards in one environment and backwards in another. The rank of its
+    reward weights each direction; Adam follows the weighted mean.
 
     envs: even; window: steps of an iteration, a whole episode by default
     spread: of the directions; other arguments and the result as in `short_horizon`, with norms of

@@ -1,4 +1,4 @@
-"""What a policy earns, and whether its gradient is that of finite differences."""
+"""The reward of a policy, and its gradient beside finite differences."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -60,9 +60,9 @@ def agreement(
     change: float = 1e-3,
     policy: Policy = sampled,
 ) -> Agreement:
-    """The gradient of what a policy earns in some steps, beside finite differences.
+    """The gradient of a policy's reward over some steps, beside finite differences.
 
-    change: of the parameters along a direction of length 1, in float32 no less than 1e-3
+    change: of the parameters along a direction of length 1; in float32 at least 1e-3
     """
     keys = jax.random.split(key, 2)
     episode = environment.reset(jax.random.split(keys[0], environment.batch or envs))

@@ -49,5 +49,5 @@ def sampled(parameters: dict[str, Any], obs: Array, key: Array) -> Array:
 
 @public
 def mean(parameters: dict[str, Any], obs: Array, key: Array) -> Array:
-    """The same without noise."""
+    """The action of `sampled` without noise."""
     return jnp.tanh(evaluated(parameters["layers"], obs))

@@ -25,12 +25,12 @@ CRITIC_STEPS = 8  # of the value's network in each iteration
 
 
 class Learned(NamedTuple):
-    """What a search for a policy found, and how it went.
+    """The result of a search for a policy, and its course.
 
     parameters: of the policies `sampled` and `mean`
     rewards: mean reward of a step, at each iteration, shape (iterations,)
-    norms: of the gradient at each iteration, before it was cut. Where one is no finite number, the
-        iteration has changed nothing
+    norms: of the gradient at each iteration, before it was clipped. An iteration whose norm is not
+        finite has changed nothing
     steps: of the environment up to the end of each iteration, in all environments
     """
 
@@ -91,14 +91,15 @@ def short_horizon(
 ) -> Learned:
     """A policy by gradients through the simulator.
 
-    An iteration goes on for `window` steps from where the last one ended and follows the gradient
-    of the discounted rewards of the window plus the value of where it ends. Short windows keep the
-    gradient through contacts and stops small and right; the value tells what comes after. Two Adam
-    optimizers; rates of the policy's fall to 0 as a cosine.
+    An iteration simulates `window` steps, from the end of the iteration before. It follows the
+    gradient of the window's discounted rewards plus the learned value of its last state. Short
+    windows keep the gradient through contacts and stops small and right; the value stands for the
+    steps after the window. Policy and value have an Adam optimizer each; the rate of the policy
+    falls to 0 as a cosine.
 
-    envs: environments in the batch; with a batch in the environment's system, as many as that
+    envs: environments in the batch; must equal the batch of the environment's system if it has one
     hidden: sizes of the hidden layers, of policy and value
-    discount: per step; trace: λ of the returns that the value is fitted to
+    discount: per step; trace: λ of the returns to which the value is fitted
     clip: largest norm of a gradient
     report: called after each iteration
 
