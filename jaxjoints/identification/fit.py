@@ -35,12 +35,12 @@ SAME = 1e-5
 
 
 class Fit(NamedTuple):
-    """What `fit` found.
+    """The result of `fit`.
 
     system: with the values of the best start
-    identified: values and deviations by path, and how the search went. Starts that were not known
-        are among them: "start of recording 0" has the coordinates and speeds at the start of each
-        shot that were free, in this order
+    identified: values and deviations by path, and the course of the search. Unknown starts are
+        among the values: "start of recording 0" has the free coordinates, then the free speeds, at
+        the start of each shot
     """
 
     system: System
@@ -73,23 +73,23 @@ def fit(
 ) -> Fit:
     """Numbers of a system with the least sum of squared differences from recordings.
 
-    Levenberg-Marquardt steps from several random starts at once, with exact forward derivatives of
-    the simulation. The first start is in the middle of all ranges.
+    The search takes Levenberg-Marquardt steps from several random starts at once, with exact
+    forward derivatives of the simulation. The first start is in the middle of all ranges.
 
     **Multiple shooting.** Over a long or chaotic motion small errors grow so much that no search
-    converges. Cut into shots, each simulation begins anew from a start that is found too, near the
-    recorded coordinates. Gaps between the end of a shot and the start of the next count as
-    residuals, first loosely, in the end with a deviation of 1e-6 of the range of the motion. A shot
-    costs nothing more than its share of the time. Coordinates and speeds do not say how far joints
-    are open, so the scheme should close them at each step, as the default does then.
+    converges. So the motion is cut into shots. The simulation of each shot has its own start, an
+    unknown near the recorded coordinates. Gaps between the end of a shot and the start of the next
+    count as residuals, first loosely, in the end with a deviation of 1e-6 of the range of the
+    motion. Shots add no cost. Coordinates and speeds do not say how far joints are open, so the
+    scheme should close joints at each step; the default for several shots does.
 
-    **Shots that are not joined** start at the recorded coordinates and speeds, with `q_within` and
-    `qd_within` of them, and no gap counts. Residuals are then nearly linear in masses and inertias,
-    and many numbers are found in few steps. It is for coordinates and speeds that were measured
-    well: with both taken as known, noise of a start counts as if it were the mechanism's.
+    **Shots that are not joined** start within `q_within` and `qd_within` of the recorded
+    coordinates and speeds, and gaps do not count. Residuals are then nearly linear in masses and
+    inertias, so few steps find many numbers. Measure coordinates and speeds well for this: noise of
+    a start that is taken as known counts as an error of the mechanism.
 
-    system: with all that is known
-    unknowns: what is known of each number before, by its path (see `System.number`)
+    system: with all known numbers
+    unknowns: range of each unknown number, by its path (see `System.number`)
     recordings: one, or several of one mechanism
     measure: (system, state, info) → a tree like `Recording.measured`, of one environment after a
         step; or a `Readout`. Define it once: it is part of the program
@@ -97,16 +97,16 @@ def fit(
     shots: of each recording; its samples must be a multiple
     joined: whether the shots are one motion, so that each begins where the last one ends
     substeps: steps of a sample
-    scheme: integrator, by default `SemiImplicitEuler()`, of several shots with projections=2
+    scheme: integrator, by default `SemiImplicitEuler()`, for several shots with projections=2
     starts: number of starts of the search
     iterations: steps of Adam, or of another `optimizer` of optax, before `polish` steps of
         Levenberg-Marquardt; rate: as in `identify`
-    start, end: a state from the coordinates and speeds of a recording, (system, q, qd) → state, and
-        these from a state, (system, state) → (q, qd); both of a batch, with its axis last. By
-        default q and qd are all coordinates of a mechanism without closed loops; for one with loops
-        give those that are free, with `assemble` in `start`
-    report: called after every evaluation with their number, the total, and the loss of each start,
-        such as a `Progress`
+    start: (system, q, qd) → state, from coordinates and speeds of a recording; end: the inverse,
+        (system, state) → (q, qd). Both are of a batch, with its axis last. By default q and qd are
+        all coordinates and speeds of a mechanism without closed loops. With loops give the free
+        coordinates, and call `assemble` in `start`
+    report: called after every evaluation with the number of evaluations, their total, and the loss
+        of each start, such as a `Progress`
 
     Raises: ValueError for unknown paths, ranges that are empty, recordings that do not fit, and if
         no start has finite residuals

@@ -87,11 +87,10 @@ def pose_residuals(
     state: the start, at the motion's first pose; with any batch axes, as in `step`
     motion: the recording
     control: the same at every step
-    follow: before each step the simulation is moved towards the recorded pose and velocity by this
-        share of the difference (nudging). At 0 it runs free, at 1 it predicts one step at a time.
-        In between, an error of the simulation dies out after about 1/follow steps: the late part of
-        a motion, where errors add up, then does not outweigh the early part, and searches from
-        wrong starts converge
+    follow: share of the difference by which the simulation moves towards the recorded pose and
+        velocity before each step (nudging). 0 runs free, 1 predicts one step at a time. In between,
+        errors of the simulation die out after about 1/follow steps. Errors then do not add up late
+        in a motion, and searches from wrong starts converge
     noise: standard deviations of the recorded positions [m] and rotations [rad], > 0
     dt: time step [s]
     scheme: integrator

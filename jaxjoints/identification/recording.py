@@ -23,21 +23,21 @@ Measure = Callable[[System, State, Info], Any]
 
 @struct
 class Recording:
-    """What was measured of one motion, sample by sample.
+    """Measurements of one motion, sample by sample.
 
-    measured: a tree of arrays with time in front, like what the `measure` of a fit returns: such as
-        `Readings` of coordinates and reactions, or positions of markers. Where a number is NaN,
-        nothing was measured. Samples are at dt, 2 dt, …; forces are means over the interval before
+    measured: a tree of arrays with time in front, like the result of the `measure` of a fit, such
+        as `Readings` of coordinates and reactions, or positions of markers. NaN marks a number that
+        was not measured. Samples are at dt, 2 dt, …; forces are means over the interval before
     deviation: standard deviations of the measured numbers, a number or a tree of the same structure
         whose leaves broadcast against the samples, > 0
     dt: time between two samples [s]
     q, qd: coordinates and their speeds, in the order of `System.coordinates`, at the start, shape
-        (coordinates,); or, as several shots need, first guesses at the start and at each sample,
-        shape (samples + 1, coordinates)
-    control: what acted, or None: each array with an axis of intervals in front, held from a sample
-        to the next, or without it, the same all the time
-    q_within, qd_within: how far the start may be from q and qd, which is found too where it is not
-        0; a number or shape (coordinates,)
+        (coordinates,). Several shots need guesses at the start and at each sample, shape
+        (samples + 1, coordinates)
+    control: controls of the motion, or None. Each array has an axis of intervals in front, held
+        from a sample to the next, or no such axis for a constant
+    q_within, qd_within: largest distance of the start from q and qd, a number or shape
+        (coordinates,). 0: the start is known; else it is an unknown of the search
 
     >>> angles = np.array([[0.1], [0.15], [np.nan], [0.18]])
     >>> Recording(angles, deviation=1e-3, dt=0.01, q=[0.05], qd=[5.0]).samples
@@ -66,11 +66,11 @@ class Recording:
     ) -> "Recording":
         """A recording with coordinates at the start and at each sample, and speeds from them.
 
-        q: shape (samples + 1, coordinates), without gaps; speeds are differences of these, guesses
-            that are as far off as noise and samples make them
+        q: shape (samples + 1, coordinates), without gaps. Speeds are differences of q, guesses with
+            the errors of noise and sampling
         measured: by default the coordinates from the first sample on
-        qd_within: by default half of the range of each speed, so that the start's are found too;
-            0 only for a start whose speeds are differences of exact samples, such as one at rest
+        qd_within: by default half of the range of each speed, so that the search finds the speeds
+            at the start. Give 0 only for exact samples, such as a start at rest
         """
         q = np.asarray(q, float)
         if q.ndim != 2 or len(q) < 3 or not np.isfinite(q).all():

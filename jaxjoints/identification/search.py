@@ -1,4 +1,4 @@
-"""The least sum of squared residuals, searched from many starts at once, and what it tells."""
+"""The least sum of squared residuals, searched from many starts at once, and its uncertainties."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -55,23 +55,23 @@ class Problem(Protocol):
 
 
 class Identified(NamedTuple):
-    """What a search found: values with their uncertainties, and how the search went.
+    """The result of a search: values with their uncertainties, and the course of the search.
 
-    `print` shows a table of values, and what the recording left open.
+    `print` shows a table of values, and the combinations that the recording leaves open.
 
-    values: those of the best start, by name; a number, an array or a `BodyInertia`
-    deviations: their standard deviations, by name, if the residuals have a noise of 1 each
-    uncertainty: each deviation as a share of that before the recording was known, by name: 0 for
-        a number that the recording determines, 1 for one that it says nothing about. Of unknowns
-        of several shares an array
+    values: of the best start, by name; a number, an array or a `BodyInertia`
+    deviations: standard deviations of the values, by name, for residuals with a noise of 1 each
+    uncertainty: each deviation as a share of the deviation before the recording, by name: 0 for a
+        number that the recording determines, 1 for a number without information. An array for
+        unknowns of several shares
     residuals: at these values, of the simulation that runs free
-    converged: number of starts whose sum of squares is that of the best start, within the noise
+    converged: number of starts whose sum of squares equals that of the best start, within the noise
     losses: mean square of the residuals at each iteration, shape (iterations + 1 + polish, starts)
     shares: names of all shares, in the order of `covariance`
     covariance: of the shares, shape (shares, shares)
-    left_open: combinations of shares that the recording leaves open: their deviations are more than
-        half of those before it was known. One sentence for each
-    unknowns: what was searched, by name
+    left_open: combinations of shares that the recording leaves open, one sentence for each: their
+        deviations are more than half of the deviations before the recording
+    unknowns: the unknowns of the search, by name
     best: all shares of the values, shape (shares,)
     """
 
@@ -94,12 +94,12 @@ class Identified(NamedTuple):
         return self.covariance / np.outer(spread, spread)
 
     def derived(self, function: Callable[[dict[str, Any]], Any]) -> tuple[Any, Any]:
-        """What follows from the values, such as the moment of a weight or an effort elsewhere.
+        """Consequences of the values, such as the moment of a weight or an effort elsewhere.
 
-        It may be known well although the values are not: of a mass and its lever often the product
-        alone is told by a recording. To first order in the deviations of the shares.
+        They may be known better than the values: a recording often tells the product of a mass and
+        its lever, but neither of them. Deviations are to first order in those of the shares.
 
-        function: of values as in `values`, of JAX operations, to a tree of numbers
+        function: from values as in `values` to a tree of numbers, in JAX operations
 
         Returns: these numbers, and their standard deviations, trees of NumPy arrays
         """
@@ -166,22 +166,22 @@ def identify(
 
     All starts form one batch. Each takes `iterations` steps of Adam while the simulation follows
     the recording, then `polish` damped Gauss-Newton (Levenberg-Marquardt) steps while it runs free.
-    Derivatives are forward ones, one for each parameter, which suits few parameters and many
+    Derivatives are in forward mode, one for each parameter, which suits few parameters and many
     residuals.
 
-    Standard deviations are those of the linearized least-squares problem: its information is JᵀJ of
-    the residuals plus that of the uniform distribution of each parameter in its range.
+    Standard deviations are those of the linearized least-squares problem. Its information is JᵀJ of
+    the residuals plus the information of the range of each parameter (a uniform distribution).
 
     residual: a function of a dictionary of the values, each of shape (*shape, starts), and of
         `follow` (see `pose_residuals`). It returns residuals in units of their noise, with the
         starts as last axis. A `Partial` with the recording among its arguments is compiled once for
         all recordings of equal shapes
-    unknowns: what is known of each value before, by name
+    unknowns: range of each value, by name
     key: of `jax.random`, for the starts
     starts: number of random starts
     iterations: steps of Adam; polish: Levenberg-Marquardt steps
     rate: first learning rate of Adam, as a share of the ranges; it decays to 0 as a cosine
-    follow: of the simulation during Adam's steps
+    follow: argument of `residual` during Adam's steps
     optimizer: of optax, in place of Adam and its rate, such as `optax.lbfgs(0.3, linesearch=None)`;
         each start has its own memory
     report: called after every iteration with the number of iterations done, their total number, and

@@ -1,4 +1,4 @@
-"""What is unknown of a mechanism: numbers in a range, directions, rotations, inertias of bodies.
+"""Unknowns of a mechanism: numbers in a range, directions, rotations, inertias of bodies.
 
 Each record maps shares of a box, from 0 to 1, to physical values. Every share gives a value that a
 real mechanism can have: a positive stiffness, an axis of length 1, an inertia that masses can form.
@@ -28,11 +28,11 @@ from ..build.numbers import BodyInertia
 
 @struct
 class Unknown:
-    """Numbers to identify, each of them uniform from `lower` to `upper` as far as one knows.
+    """Numbers to identify, each uniform from `lower` to `upper` before the recording.
 
     lower, upper: bounds, lower < upper; numbers, or arrays of one shape such as the knots of a
         function
-    log: their logarithm is uniform, as for a number whose order of magnitude is unknown; needs
+    log: True: the logarithm is uniform, for a number of unknown order of magnitude; needs
         lower > 0
 
     >>> Unknown(lower=1.0, upper=100.0, log=True).value(0.5)
@@ -80,7 +80,7 @@ class Positive:
     """Positive numbers known to a factor, such as masses, stiffnesses and lengths.
 
     factor: > 1; the value lies between nominal / factor and nominal · factor, its logarithm uniform
-    nominal: the number in the middle, > 0; by default the one that the system has
+    nominal: the number in the middle, > 0; by default the number of the system
 
     >>> Positive(2.0, nominal=3.0).value(1.0)
     6.0
@@ -120,7 +120,7 @@ class Direction:
     """A unit vector, such as the axis of a joint, known to an angle.
 
     within: largest turn about each of the two axes perpendicular to the nominal one [rad]
-    nominal: direction in the middle, shape (3,); by default the one that the system has
+    nominal: direction in the middle, shape (3,); by default the direction of the system
     """
 
     within: Array | float
@@ -151,7 +151,7 @@ class Orientation:
     """A rotation, such as the quaternion of a joint's frame, known to an angle.
 
     within: largest turn about each axis of the nominal frame [rad]
-    nominal: quaternion in the middle, w first, shape (4,); by default the one that the system has
+    nominal: quaternion in the middle, w first, shape (4,); by default that of the system
     """
 
     within: Array | float
@@ -179,14 +179,14 @@ class Inertial:
     """Mass, centre of mass and inertia of a body, known to a factor; each value is a real body.
 
     The ten numbers are those of a triangular matrix U in J = L U Uᵀ Lᵀ, where J is the
-    pseudo-inertia ∫ [r; 1] [r; 1]ᵀ dm and L Lᵀ the nominal one: logarithms of U's diagonal and, in
-    units of the nominal body's extent, what stands above it. J is positive definite, so that the
-    mass is positive and principal moments of inertia keep the triangle inequality strictly.
+    pseudo-inertia ∫ [r; 1] [r; 1]ᵀ dm and L Lᵀ its nominal value: logarithms of the diagonal of U,
+    and the entries above it in units of the nominal body's extent. J is positive definite: the mass
+    is positive, and principal moments of inertia keep the triangle inequality strictly.
 
     factor: > 1; each logarithm lies between ± log(factor)/2 and each number above the diagonal
         between ± log(factor)/2, so that a mass lies between nominal / factor and nominal · factor
         or a little above
-    nominal: the body in the middle, by default the one that the system has
+    nominal: the body in the middle, by default the body of the system
 
     Source: C. Rucker and P. M. Wensing, Smooth parameterization of rigid-body inertia, IEEE
     Robotics and Automation Letters 7 (2022), equations 8 to 12.
@@ -214,10 +214,10 @@ class Inertial:
     def moved(self, share: Array, step: Array) -> Array:
         """Shares at the end of a step of a search, both of shape (10, starts).
 
-        The step says at which rate the pseudo-inertia J changes. J goes on at this rate, along a
-        straight line, but no further than to a fifth of what is left of it in any direction.
-        Efforts are linear in J: so a search takes few steps, where straight lines of shares would
-        bend away from what it knows already.
+        The step gives a rate of change of the pseudo-inertia J. J follows it along a straight line,
+        but keeps at least a fifth of itself in every direction. Efforts are linear in J, so the
+        search takes few steps; straight lines of shares would leave the directions that it already
+        knows.
         """
         U, rate = jax.jvp(self._factor, (share,), (step,))
         U, rate = (jnp.moveaxis(x, -1, 0) for x in (U, rate))
