@@ -33,9 +33,9 @@ def shooting(
 ) -> Plan:
     """Controls by gradient descent through the rollout, with an optax optimizer.
 
-    The gradient is that of the very rollout, in reverse, so that closed loops, bodies adrift, stops
-    and contacts are no special case. Each environment has its own descent, clipped to the bounds
-    after each step; its best controls so far are kept. Constraints enter by an augmented
+    The gradient is the reverse derivative of the rollout, so closed loops, free bodies, stops and
+    contacts are no special case. Each environment has its own descent. Controls are clipped to the
+    bounds after each step, and the best controls so far are kept. Constraints enter by an augmented
     Lagrangian in `rounds`.
 
     guess: of the controls, shape (horizon, actuated) or with the batch axis, zeros by default
@@ -44,8 +44,8 @@ def shooting(
         decays to 0 as a cosine
     optimizer: of optax, in place of Adam and its rate; it sees controls in these units
     rounds, weight, feasible, report: as in `ilqr`
-    tolerance: converged, if a change of each control by its unit, or up to its bound, changes the
-        cost to first order by less than this share, taken together
+    tolerance: converged, if changes of all controls by their unit, or up to their bound, together
+        change the cost to first order by less than this share
 
     Raises: ValueError for what does not fit, as `rollout`
     """

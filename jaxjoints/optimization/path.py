@@ -1,4 +1,4 @@
-"""A motion under controls as all methods see it: its knots, its cost, what it violates."""
+"""A motion under controls as all methods see it: its knots, its cost, its violation."""
 
 from typing import Any
 

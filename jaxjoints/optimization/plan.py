@@ -1,4 +1,4 @@
-"""What a method found: controls that replay, their worth, and how the search ended."""
+"""The result of a method: controls that replay, their cost, and how the search ended."""
 
 from collections.abc import Callable
 from enum import IntEnum
@@ -64,14 +64,15 @@ class Plan:
     control: the same for `rollout`
     states: at all knots, start and end included, each array with an axis of horizon + 1 in front
     q, qd: coordinates and speeds there, shape (horizon + 1, coordinates, *batch)
-    cost: of the motion, without what is added for constraints, shape (*batch)
+    cost: of the motion, without terms of the augmented Lagrangian, shape (*batch)
     violation: largest number of a constraint, 0 if all are met, shape (*batch)
-    outcome: an `Outcome`, int (*batch); converged: whether that is CONVERGED
-    costs: of the best controls so far at each iteration, as `cost`, shape (iterations + 1, *batch).
-        In several shots, of a motion that still has gaps
-    violations: the same of `violation`
-    gains: u + gains (x - x of the plan) keeps to the plan, x the independent coordinates and then
-        their speeds, shape (horizon, actuated, 2 independent, *batch); None from `shooting`
+    outcome: an `Outcome`, int (*batch); converged: whether the outcome is CONVERGED
+    costs: cost of the best controls so far at each iteration, shape (iterations + 1, *batch). In
+        several shots, of a motion that still has gaps
+    violations: violation of these controls, the same shape
+    gains: feedback u + gains (x - x of the plan) that keeps to the plan, with x the independent
+        coordinates, then their speeds; shape (horizon, actuated, 2 independent, *batch). None from
+        `shooting`
     """
 
     u: Array

@@ -1,4 +1,4 @@
-"""What a motion shall do: system, start, costs, bounds, constraints in one record."""
+"""The problem of a motion: system, start, costs, bounds, constraints in one record."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -54,24 +54,24 @@ class Problem:
                     lower ≤ u_k ≤ upper,  constraints(knot_k, u_k) ≤ 0,
                     final_constraints(knot_N) ≤ 0
 
-    Every function is pure, of one environment, and sees no batch axes. What changes between calls
-    without another compilation goes in by `jax.tree_util.Partial(function, numbers)`; a function
-    that is defined anew is compiled anew. The cost is a sum over intervals: multiply by their
-    length for an integral.
+    Every function is pure, of one environment, and sees no batch axes. A new function object is
+    compiled anew. Pass numbers that change between calls by `jax.tree_util.Partial(function,
+    numbers)`: they need no compilation. The cost is a sum over intervals: multiply by their length
+    for an integral.
 
-    system, start: each shared, or with one batch axis at the end: a problem for each environment
+    system, start: each shared, or with one batch axis at the end for a problem in each environment
     running: (knot, u) → cost of an interval; u: efforts [N or N m], shape (actuated,)
     terminal: knot → cost of the end
     horizon: number N of control intervals
     dt: time step [s]; substeps: steps of an interval, its control held
     actuated: joints whose coordinates have the efforts u, in this order; all by default
     lower, upper: bounds of u, a number or shape (actuated,); None for none
-    constraints: (knot, u) → numbers that shall not be positive, shape (any,)
-    final_constraints: knot → the same at the end
-    independent: joints whose coordinates determine all others, where the mechanism has loops,
-        transmissions or constraints; for the methods that linearize
-    scheme: integrator; the default closes the joints at each step, so that coordinates and speeds
-        say all of a state that the next step depends on
+    constraints: (knot, u) → numbers that must not be positive, shape (any,)
+    final_constraints: knot → numbers that must not be positive at the end, shape (any,)
+    independent: joints whose coordinates determine all other coordinates; needed by methods that
+        linearize, where the mechanism has loops, transmissions or constraints
+    scheme: integrator. The default closes the joints at each step, so that coordinates and speeds
+        determine the next step
 
     >>> import jax.numpy as jnp
     >>> from jaxjoints import Slider, SystemBuilder

@@ -29,8 +29,8 @@ class Drive:
     q, qd: coordinates and speeds there, shape (intervals + 1, coordinates, *batch)
     costs: of the plan from each interval on, shape (intervals, *batch)
     violations: of that plan, the same shape
-    outcome: of that plan, an `Outcome`; ITERATIONS, where a plan was used before it had converged,
-        is what to expect of few iterations
+    outcome: of that plan, an `Outcome`. ITERATIONS, a plan used before it converged, is normal with
+        few iterations
     """
 
     u: Array
@@ -63,20 +63,21 @@ def receding_horizon(
     tolerance: float = 1e-6,
     report: Report | None = None,
 ) -> Drive:
-    """A motion controlled in closed loop by plans of `ilqr` over a horizon that moves along.
+    """A motion controlled in closed loop by plans of `ilqr` over a moving horizon.
 
-    Each interval: a few iterations from the last plan, shifted by one interval and its last control
-    held; the plan's first control acts on the plant. All environments of a batch are planned at
-    once, by programs that are compiled once. `state.time` goes on, so that costs may follow a path
-    in time. Constraints are penalties of weight ρ here, so that plans violate them where the cost
-    gains more by it; `Drive.violations` says by how much.
+    In each interval `ilqr` takes a few iterations from the last plan, shifted by one interval with
+    its last control held. The first control of the plan then acts on the plant. All environments of
+    a batch are planned at once, by programs that are compiled once. `state.time` advances, so costs
+    may follow a path in time. Constraints are penalties of weight ρ here: plans may violate them to
+    lower the cost, and `Drive.violations` says by how much.
 
     guess: of the controls of the first plan, as for `ilqr`
-    intervals: how many to go
-    iterations: of `ilqr` for each plan; first: for the first one
-    plant: what the controls act on, the problem's own system by default: the same mechanism with
-        other numbers, for what the plans do not know
-    report: called after each interval with their number, all, and the costs of the plans
+    intervals: number of intervals
+    iterations: of `ilqr` for each plan; first: for the first plan
+    plant: system on which the controls act, by default that of the problem. Another plant is the
+        same mechanism with other numbers, which the plans do not know
+    report: called after each interval with the number of intervals, their total, and the costs of
+        the plans
 
     Raises: ValueError as `ilqr`
     """

@@ -77,16 +77,16 @@ def ilqr(
     """Controls by iterative LQR with control limits: differential dynamic programming to first
     order in the dynamics.
 
-    Each iteration linearizes all intervals at once about the path, in independent coordinates and
-    their speeds; expands the cost to second order, negative curvatures taken as 0; finds the best
-    policy within the bounds backward in time; and simulates it forward with its feedback, for
-    several step lengths at once. Environments do not wait for each other's steps, only for the last
-    to end. Constraints enter by an augmented Lagrangian in `rounds`.
+    An iteration has four parts. It linearizes all intervals at once about the path, in independent
+    coordinates and their speeds. It expands the cost to second order, with negative curvatures
+    taken as 0. It finds the best policy within the bounds backward in time. It simulates the policy
+    forward with its feedback, for several step lengths at once. Environments do not wait for each
+    other's steps, only for the last environment to end. Constraints enter by an augmented
+    Lagrangian in `rounds`.
 
-    The mechanism's joints place all bodies (use `FreeEuler` for one adrift). Loops need
-    `Problem.independent`. The linear model knows coordinates and speeds alone. Errors of joints,
-    which a scheme without projections corrects a step later, are not in it: keep
-    `projections=2` where time steps are long.
+    The joints of the mechanism must place all bodies (use `FreeEuler` for a free body). Loops need
+    `Problem.independent`. The linear model has coordinates and speeds, but not the errors of joints
+    that a scheme without projections corrects a step later: keep `projections=2` with long steps.
 
     guess: of the controls, shape (horizon, actuated) or with the batch axis, zeros by default
     iterations: at most, in each round
@@ -133,17 +133,17 @@ def multiple_shooting(
     """Controls by shots that begin at states of their own, whose gaps the iterations close.
 
     The horizon is cut into shots, simulated side by side. Their starts are unknowns beside the
-    controls, so that a motion may be drawn by `states` before any controls cause it, and errors do
-    not grow over the whole horizon. Each iteration is that of `ilqr` with the gaps in its linear
-    model; a step of length α closes the share α of each gap, to first order. Steps are judged by
-    the cost and the gaps, weighted by more than they are worth. At the end the controls with their
-    feedback are simulated in one shot, and `polish` iterations of `ilqr` go on from there: the plan
-    has no gaps.
+    controls. So `states` may draw a motion before any controls cause it, and errors do not grow
+    over the whole horizon. An iteration is that of `ilqr` with the gaps in its linear model; a step
+    of length α closes the share α of each gap, to first order. The merit of a step is the cost plus
+    weighted gaps, with weights above the price of a gap. At the end the controls with their
+    feedback are simulated in one shot, and `polish` iterations of `ilqr` follow: the plan has no
+    gaps.
 
-    shots: how many; `horizon` must be a multiple
-    states: where the shots begin, each array with an axis of `shots` in front (the first is that of
-        the problem, whatever stands here), and the batch at the end if there is one. By default
-        where the motion under the guess is then
+    shots: number of shots; `horizon` must be a multiple
+    states: starts of the shots, each array with an axis of `shots` in front, and the batch at the
+        end if there is one. The first start is that of the problem, whatever this argument says. By
+        default the states of the motion under the guess
     The other arguments are those of `ilqr`.
 
     Raises: ValueError as `ilqr`, and for shots and states that do not fit
