@@ -36,17 +36,17 @@ START, GOAL, NOISE, POLICY, NEXT = range(5)
 class Episode:
     """An episode under way: where the mechanism is, and what the last step gave.
 
-    The names are those of Brax and MuJoCo Playground, except `state`, which is `pipeline_state` in
-    the one and `data` in the other. Batch axes come last; there they come first.
+    The names are those of Brax and MuJoCo Playground, except `state`: it is `pipeline_state` in
+    Brax and `data` in Playground. Batch axes come last; in both others they come first.
 
     state: of the mechanism
-    obs: what the agent sees, shape (observations, *batch)
+    obs: observation of the agent, shape (observations, *batch)
     reward: of the last step, the sum of `metrics`, shape (*batch)
     done: whether the last step ended the episode, bool (*batch); a number in Brax
     metrics: parts of the reward, by name, each of shape (*batch)
     info: by name:
-        - "key": the random key that all of the episode was drawn from, shape (*batch)
-        - "goal": what was drawn for the episode to aim at, shape (k, *batch)
+        - "key": the random key of the whole episode, shape (*batch)
+        - "goal": the goal drawn for the episode, shape (k, *batch)
         - "steps": taken since the start, int32 (*batch)
         - "truncation": the episode ended by the time limit alone, bool (*batch)
         - "cause": why the mechanism stands still or its step is not to be trusted, a `Cause`
@@ -62,17 +62,18 @@ class Episode:
 
 @struct
 class Environment(ABC):
-    """A task on a mechanism. A subclass says what is drawn, seen and rewarded, for one environment.
+    """A task on a mechanism. A subclass writes start, observation and reward of one environment.
 
-    A record: its numbers are leaves, so another stiffness or time step compiles nothing anew, and
-    numbers of `system` may carry batch axes (see `randomized`). An action has one number for each
-    joint of `actuated`; 1 is `effort`, and joints clip what is beyond their `max_effort`.
+    An environment is a record. Its numbers are leaves: another stiffness or time step compiles
+    nothing anew, and numbers of `system` may carry batch axes (see `randomized`). An action has one
+    number for each joint of `actuated`; the number 1 is `effort`, and joints clip efforts beyond
+    their `max_effort`.
 
     system: the mechanism; start: a state of it, where `draw` begins
     effort: of an action of 1 [N or N m], shape (actions,)
     dt: time step of the simulation [s]; substeps: of them in one step of the environment
     limit: steps of the environment until an episode is truncated
-    noise: standard deviation of what is added to observations, None for none
+    noise: standard deviation of the noise of observations, None for none
     actuated: names of the joints that actions drive, each of one coordinate
     scheme: integrator of the simulation
     """
@@ -109,7 +110,7 @@ class Environment(ABC):
 
     @abstractmethod
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """What the agent sees, shape (observations,).
+        """The observation of the agent, shape (observations,).
 
         qd: speeds of all coordinates, in the order of `state.q`
         """
@@ -120,16 +121,16 @@ class Environment(ABC):
     ) -> tuple[dict[str, Array], Array]:
         """Parts of the reward by name, and whether the task has ended, after a step.
 
-        state, qd: at the end of the step; action: that was taken
+        state, qd: at the end of the step; action: of the step
         """
 
     def control(self, action: Array) -> Control:
-        """What an action does to the mechanism: efforts, by default."""
+        """The control of an action: efforts, by default."""
         effort = jnp.zeros(self.system.coordinates, action.dtype)
         return Control(effort=effort.at[self.places(*self.actuated)].set(self.effort * action))
 
     def places(self, *joints: str) -> np.ndarray:
-        """Where the coordinates of joints are in `state.q` and its speeds."""
+        """Places of the coordinates of joints in `state.q` and in speeds."""
         every = np.arange(self.system.coordinates)
         return np.concatenate([every[self.system.coordinate(joint)] for joint in joints])
 
@@ -168,21 +169,21 @@ class Environment(ABC):
 
     @public
     def step(self: Task, episode: Episode, action: Array) -> Episode:
-        """The episode one step on. One that is done goes on, unless `restart` begins it anew.
+        """The episode after one step. An episode that is done continues unless `restart` is called.
 
-        action: shape (actions, *batch). With NaN or infinity in it the mechanism stands still and
-            the episode ends: `info["cause"]` says so
+        action: shape (actions, *batch). NaN or infinity makes the mechanism stand still and ends
+            the episode: see `info["cause"]`
         Raises: ValueError for an action of another shape or type
         """
         return _step(self, episode, self._read_action(episode, action))
 
     @public
     def restart(self: Task, episode: Episode) -> Episode:
-        """The same episodes, but those that are done begin anew, with another key.
+        """The episodes, with those that are done begun anew, with another key.
 
-        They are then those of `reset(episode.info["key"])`, to rounding (the compiler fuses what
-        stands in a loop in another way). Where none is done, nothing is computed. No derivative
-        flows through it.
+        A new episode is that of `reset(episode.info["key"])`, up to the rounding by which the
+        compiler fuses operations in a loop. If no episode is done, nothing is computed. No
+        derivative flows through a restart.
         """
         return _restart(self, episode)
 

@@ -72,7 +72,7 @@ class SingleEnvironment(Env):
 class VectorEnvironment(VectorEnv):
     """Many environments in one batch as gymnasium's `VectorEnv`, with the batch in front.
 
-    What is done begins anew within the same step: its last observation is in
+    An episode that is done begins anew within the same step. Its last observation is in
     `info["final_obs"]` (`AutoresetMode.SAME_STEP`).
     """
 

@@ -18,14 +18,14 @@ Draw = Callable[[Array, Any], Any]
 
 @public
 def randomized(environment: Task, key: Array, draws: Mapping[str, Draw]) -> Task:
-    """The environment with numbers of its system drawn anew, for each of a batch.
+    """An environment whose system has random numbers, drawn for each environment of a batch.
 
-    What an environment draws depends on its own key and on the path alone: neither on the size of
-    the batch nor on which other numbers are drawn.
+    A draw depends on the key of its environment and on the path alone, not on the size of the batch
+    or on other numbers that are drawn.
 
     key: one of `jax.random` for each environment, shape (*batch): `jax.random.split(key, 4096)`
-    draws: by the paths of `System.with_numbers`, a function of a key and of the number that the
-        system has, without batch axes, such as `scaled(0.8, 1.2)`
+    draws: for each path (`System.with_numbers`) a function of a key and of the number of the
+        system, without batch axes, such as `scaled(0.8, 1.2)`
 
     Raises: ValueError for an unknown path, with near matches; for what are no functions or keys;
         for an environment that has batch axes already
@@ -79,7 +79,7 @@ def scaled(lower: float, upper: float) -> Draw:
 
 @public
 def uniform(lower: float, upper: float) -> Draw:
-    """Numbers drawn uniformly between two, whatever they were, each by itself."""
+    """Numbers drawn uniformly between two, independent of each other and of the system's."""
     _check_range("uniform", lower, upper)
 
     def draw(key: Array, number: Any) -> Any:

@@ -26,11 +26,11 @@ Policy = Callable[[Any, Array, Array], Array]
 
 @struct
 class Transition:
-    """One step of each episode; those of several steps have time in front.
+    """One step of each episode; transitions of several steps have time in front.
 
-    obs, action: before the step; reward, done: of the step; next_obs: after it and before a
+    obs, action: before the step; reward, done: of the step; next_obs: after the step and before a
         restart. Shapes (size, *batch), (*batch)
-    truncation: the episode ended by the time limit alone: what would have followed has a value
+    truncation: True where the time limit alone ended the episode: the state after it has a value
     metrics: parts of the reward, by name
     """
 
@@ -57,15 +57,14 @@ def unroll(
 ) -> tuple[Episode, Transition]:
     """Many steps of a policy in one compiled loop; episodes that are done begin anew.
 
-    Derivatives flow through it, to the parameters too; none through a restart.
+    Derivatives flow through the steps and to the parameters, but not through a restart.
 
-    policy: `policy(parameters, obs, key)` is the action of one environment. Its key depends on the
+    policy: `policy(parameters, obs, key)` is the action of one environment. The key depends on the
         key of the episode and the number of the step alone, so noise is the same in any batch and
-        tile. Define the function once: what changes between calls are its parameters
+        tile. Define the function once, and change its parameters between calls
     parameters: a tree of arrays that all environments share
-    each: a tree of arrays with the batch axes at the end, what is a policy's own in each
-        environment; where given, the policy is called with (parameters, each) in place of the
-        parameters
+    each: parameters of single environments, a tree of arrays with the batch axes at the end. The
+        policy then gets (parameters, each) in place of the parameters
     steps: of the environment
     tile: as for `rollout`
 
@@ -113,7 +112,7 @@ def controller(
     *,
     key: Array | None = None,
 ) -> Controller:
-    """A policy as `controls` of a `rollout`, which knows neither rewards nor restarts.
+    """A policy as `controls` of a `rollout`, without rewards and restarts.
 
     Take `dt`, `substeps` and `scheme` of the environment for the rollout.
 
