@@ -5,12 +5,12 @@ steps (Levenberg–Marquardt) bring them to 0, each by the least motion of the b
 
     (A + damping diag A) λ = -φ,    displacements G̃ᵀ λ,    A = G̃ G̃ᵀ,
 
-where every body counts as one of mass 1 and radius of gyration ℓ, the size of the mechanism: what
-an assembly finds is geometry. The damping falls with the error, so that the last steps square it,
-overconstrained mechanisms included (Yamashita and Fukushima 2001).
+where every body counts as a body of mass 1 and radius of gyration ℓ, the size of the mechanism: an
+assembly depends on geometry alone. The damping falls with the error, so the last steps converge
+quadratically, for overconstrained mechanisms too (Yamashita and Fukushima 2001).
 
-The derivative is that of one more step at the solution, by the implicit function theorem. Where
-coordinates are free, it is that of the least motion.
+The derivative is that of one more step at the solution, by the implicit function theorem. Free
+coordinates have the derivative of the least motion.
 """
 
 import dataclasses
@@ -86,20 +86,19 @@ SHOWN = 5
 
 @struct
 class Closure:
-    """How far an assembled state is from what was asked, errors in m or rad.
+    """Errors of an assembled state [m or rad].
 
-    joint_error: of each joint: the largest error of its rows, or the way past a limit, shape
+    joint_error: of each joint: the largest error of its rows, or distance past a limit, shape
         (joints, *batch)
     transmission_error, constraint_error: of each transmission and of each constraint likewise,
         shape (transmissions, *batch) and (constraints, *batch)
     contact_error: by how much the bodies of each contact overlap, shape (contacts, *batch)
-    coordinate_error: of coordinates that were to take a value, else 0, (coordinates, *batch)
+    coordinate_error: of coordinates with a wanted value, else 0, (coordinates, *batch)
     goal_error: largest error of each goal, shape (goals, *batch)
-    speed_error: of coordinates that were to move at a speed, else 0 [m/s or rad/s], (coordinates,
-        *batch)
+    speed_error: of coordinates with a wanted speed, else 0 [m/s or rad/s], (coordinates, *batch)
     closed: joints and transmissions are closed and within their limits, and nothing overlaps, shape
         (*batch)
-    reached: coordinates, goals and speeds are what was asked, shape (*batch)
+    reached: all wanted coordinates, goals and speeds are met, shape (*batch)
     iterations: damped Newton steps, int32 (*batch)
     """
 
@@ -135,9 +134,9 @@ class Closure:
 
 
 class AssemblyError(ValueError):
-    """A mechanism that does not close, or does not reach what was asked.
+    """A mechanism does not close, or does not reach its goals or wanted coordinates.
 
-    state: where the iteration ended, with its loops as closed as was found; closure: its `Closure`
+    state: end of the iteration, with loops as closed as possible; closure: its `Closure`
     """
 
     def __init__(self, message: str, state: State, closure: Closure):
@@ -159,22 +158,21 @@ def assemble(
 ) -> tuple[State, Closure]:
     """State near a rough guess in which all joints are closed, in positions and velocities.
 
-    Limits and locks of joints and transmissions are kept. Where something remains free, positions
-    change by the least motion of the bodies in each step, velocities by the least M-weighted
-    change. What cannot all be reached gives way in this order: goals and wanted coordinates first,
-    then joints. Works inside of `jit`; every argument may carry batch axes at the end.
+    Limits and locks of joints and transmissions are kept. Free motions change positions by the
+    least motion of the bodies in each step, and velocities by the least M-weighted change. If not
+    everything can be met, goals and wanted coordinates give way first, then joints. Works inside of
+    `jit`; every argument may carry batch axes at the end.
 
-    q: coordinates that joints are to take [m or rad], by name, shape (dof, *batch)
-    qd: speeds of coordinates that joints are to move at [m/s or rad/s], likewise
+    q: wanted coordinates of joints [m or rad], by name, shape (dof, *batch)
+    qd: wanted speeds of coordinates [m/s or rad/s], likewise
     goals: records of `goals` by names of your choice: poses of frames, places of points,
         orientations
-    weights: how much a joint's coordinates resist a change, in positions and velocities, as
-        multiples of the inertia that they move; 0, the default, for free ones. By name, a number or
-        shape (dof, *batch)
+    weights: resistance of coordinates to a change of positions and velocities, as multiples of the
+        inertia that they move; 0 by default. By name, a number or shape (dof, *batch)
     iterations: largest number of damped Newton steps; twice as many where goals are given up
-    strict: outside of `jit`, raise what is open or not reached
+    strict: outside of `jit`, raise for joints that are open and goals that are not reached
 
-    Returns: the state, and what it lacks. The derivative of the state by numbers of the system,
+    Returns: the state, and its `Closure`. The derivative of the state by numbers of the system,
     `q`, `qd` and goals is that of the implicit function theorem.
 
     Raises: `AssemblyError` naming joints, transmissions, coordinates and goals, and by how much;
@@ -214,9 +212,9 @@ def inverse_kinematics(
     weights: Mapping[str, Any] | None = None,
     iterations: int = 100,
 ) -> tuple[State, Closure]:
-    """`assemble` from many seeds: a goal that is out of reach raises nothing, `Closure` tells.
+    """`assemble` from many seeds. Goals out of reach raise no error: read the `Closure`.
 
-    state: the seeds, with batch axes: hundreds are one program
+    state: the seeds, with batch axes; one program solves hundreds of seeds
 
     >>> import jaxjoints as jj
     >>> world = jj.SystemBuilder()

@@ -1,4 +1,4 @@
-"""Diagnosis: what a mechanism consists of, how it can move, and what of it may be wrong."""
+"""Diagnosis: parts of a mechanism, its mobility, and what may be wrong with it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,25 +51,25 @@ AnyGroup = JointGroup | TransmissionGroup | ConstraintGroup | ContactGroup
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a mechanism is like at one state; it prints as tables and findings.
+    """Properties of a mechanism at one state; `print` shows tables and findings.
 
-    tables: bodies, joints, and numbers of the whole
-    mobility: how many ways the bodies can move at this state: six for each moving body less the
-        rank of all rows that hold positions, of joints, transmissions and constraints
-    grubler: what their count alone says, by the formula of Grübler and Kutzbach: six for each
-        moving body less the number of rows
-    rows, rank: number of these rows, and how many of them are independent
-    redundant: of each of these that has some, by name, how many of its rows follow from those of
-        others: its reactions along them are not determined. Joints of one loop may
-        share a redundancy, so that the sum may exceed rows - rank
-    conditioning: smallest singular value of the independent rows, as a share of the largest: near 0
-        the mechanism is near a position where it gains a way to move
-    open: error of each of these that is open [m or rad], by name
+    tables: bodies, joints, and numbers of the whole mechanism
+    mobility: degrees of freedom at this state: six for each moving body less the rank of all rows
+        that hold positions, of joints, transmissions and constraints
+    grubler: degrees of freedom by the formula of Grübler and Kutzbach: six for each moving body
+        less the number of these rows
+    rows, rank: number of these rows, and their rank
+    redundant: by name, for each element with redundant rows, the number of its rows that follow
+        from rows of other elements: its reactions along them are not determined. Joints of one loop
+        may share a redundancy, so the sum may exceed rows - rank
+    conditioning: smallest singular value of the independent rows, as a share of the largest. Near 0
+        the mechanism is near a position where it gains a degree of freedom
+    open: error of each open joint, transmission or constraint [m or rad], by name
     singular: names of joints whose coordinates are singular here, such as a `Gimbal` at its lock
     mass_ratio: mass of the heaviest moving body over that of the lightest
-    frequencies: of each coordinate, or value of a transmission, that a spring, servo or soft stop
-        acts on, by (name, index), the largest √(k/m) [rad/s], m the inertia that it moves within
-        the mechanism
+    frequencies: by (name, index), for each coordinate or value of a transmission with a spring,
+        servo or soft stop, the largest √(k/m) [rad/s], m the inertia that it moves within the
+        mechanism
     findings: what may be wrong, a sentence each
     """
 
@@ -92,15 +92,15 @@ class Diagnosis:
 
 @public
 def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
-    """How a mechanism can move at a state, which rows are redundant, and what may be wrong.
+    """Mobility of a mechanism at a state, its redundant rows, and what may be wrong.
 
-    Findings are what is open, coordinates and values of transmissions outside their limits,
-    singular coordinates, springs whose oscillation the time step does not follow, masses that are
-    far apart, and positions near to which the mobility changes. Joints, transmissions and
-    constraints that are switched off do not count.
+    Findings are open joints, coordinates and values of transmissions outside their limits, singular
+    coordinates, springs whose oscillation the time step does not resolve, masses that are far
+    apart, and nearby positions where the mobility changes. Joints, transmissions and constraints
+    that are switched off do not count.
 
     state: without batch axes
-    dt: time step [s] that springs are judged by
+    dt: time step [s] for the finding on springs
 
     Raises: ValueError for a state or system with batch axes
 

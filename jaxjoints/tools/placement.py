@@ -1,7 +1,7 @@
-"""A system in which limits, wanted coordinates, weights and goals are rows: what assembly solves.
+"""The system that an assembly solves: limits, wanted coordinates, weights and goals as rows.
 
-Its joints carry no other laws than those of this file, and a goal is one more joint. Rows then come
-from the same functions as those of a step.
+Its joints carry laws of this file only, and a goal is one more joint. So the functions of a step
+make its rows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
