@@ -16,13 +16,13 @@ from ..models import LoadWarning, load_mjcf, load_urdf
 def load(
     path: Path, roots: Sequence[Path] = (), *, floating: bool = False, contacts: bool = False
 ) -> tuple[System, State, tuple[Any, ...]]:
-    """System, start and visuals of a model file, told by its ending.
+    """System, start and visuals of a model file; the ending of its name tells the format.
 
-    What is skipped or changed is printed on the error stream.
+    Elements that are skipped or changed are printed on the error stream.
 
     roots: folders that paths in the file may lead into
-    floating: the first body is free; for URDF, which does not say
-    contacts: bodies touch planes; for MJCF
+    floating: whether the first body is free; for URDF, which has no such field
+    contacts: whether bodies touch planes; for MJCF
 
     Raises: ValueError for an unknown ending and for a file that cannot be loaded.
     """

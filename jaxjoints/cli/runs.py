@@ -27,10 +27,11 @@ TIMED, LEAST_STEPS = 1.0, 50
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a simulation.
+    """The result of a simulation.
 
-    steps: of each environment; seconds: that they took without the first piece, scaled to all
-    compile: seconds until the first piece was there
+    steps: of each environment; seconds: time of all steps, extrapolated from all pieces but the
+        first
+    compile: seconds until the first piece was done
     records: (State, Info) over time, or None
     errors: largest error of each joint at the end, (joints, environments)
     causes: why environments went bad (`Cause`), with their number
@@ -46,9 +47,9 @@ class Run:
 
 
 def kicked(state: State, environments: int, speed: float, seed: int) -> State:
-    """A batch of a start whose bodies got random velocities, normal with deviation `speed`.
+    """A batch of a start with random velocities of all bodies, normal with deviation `speed`.
 
-    The first step leaves of them what the joints permit.
+    The first step reduces them to velocities that the joints permit.
     """
     state = replicate(state, environments)
     if speed == 0:
