@@ -55,9 +55,9 @@ def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
     """L⁻¹ of A = L Lᵀ, symmetric positive definite, so that A⁻¹ = L⁻ᵀ L⁻¹.
 
     A: shape (r, r, *trailing), of which the lower triangle is read
-    size: of the numbers whose difference the diagonal of A is, shape (r, *trailing); by default the
-        diagonal. A row whose pivot is below the rounding of its size depends on the rows before it,
-        or has nothing in it: its row and column of L⁻¹ are 0, and so is its unknown.
+    size: size of the numbers from which the diagonal of A was computed, shape (r, *trailing); by
+        default the diagonal. A row whose pivot is below the rounding of its size depends on the
+        rows before it, or is 0: its row and column of L⁻¹ are 0, and so is its unknown.
 
     Returns: lower triangular, shape (r, r, *trailing)
     """

@@ -48,10 +48,10 @@ def _device(arrays: Iterable[Any]) -> jax.Device | None:
 
 
 def placement(arrays: Iterable[Any], axes: int) -> NamedSharding | None:
-    """How the last `axes` axes of arrays are spread over devices, by the first array that is.
+    """How the last `axes` axes of arrays are spread over devices, by the first spread array.
 
-    None where one device or NumPy holds them, and for arrays that are traced in a mesh of automatic
-    axes: there XLA alone knows, and divides the work by itself.
+    None where one device or NumPy holds the arrays, and for arrays traced in a mesh of automatic
+    axes, whose work XLA divides by itself.
     """
     for x in arrays:
         held = _sharding(x)

@@ -1,4 +1,4 @@
-"""Items of arrays at places along one axis that are known when JAX traces."""
+"""Items of arrays at constant places along one axis."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +26,10 @@ def take(x: Array, index: np.ndarray, axis: int) -> Array:
 
 
 def looked_up(x: Array, index: np.ndarray, shape: tuple[int, ...]) -> Array:
-    """Items of x, whose first axes are one, at constant places, in a shape; 0 for -1."""
+    """Items of x at constant places, reshaped to `shape`; 0 for the place -1.
+
+    index: places in x with its first axes flattened, as many axes as `shape` has
+    """
     flat = x.reshape(-1, *x.shape[len(shape) :])
     if not len(flat):
         return jnp.zeros((*shape, *x.shape[len(shape) :]), x.dtype)
