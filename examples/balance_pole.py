@@ -39,7 +39,7 @@ def gains(A, B, Q, R):
 def balance(state, inputs):
     """The force on the cart from the deviation of coordinates and speeds."""
     system, K = inputs.shared
-    x = jnp.concatenate([state.q, jj.speeds(system, state)])
+    x = jnp.concatenate([state.q, jj.coordinate_speeds(system, state)])
     return jj.Control(effort=jnp.concatenate([-K @ x, jnp.zeros(1)]))
 
 

@@ -69,7 +69,7 @@ def main():
     end, _ = jj.rollout(system, hanging, control, record_every=SUBSTEPS, **run)
     lower = jax.tree.map(lambda x: x[:, 1], jj.body_poses(system, end))
     height = float(lower.apply(np.array([0.0, 0.0, -LENGTH]))[2])
-    kinetic, _ = jj.energy(system, end)
+    kinetic = jj.energies(system, end).kinetic
     print(f"the tip ends {height:.3f} m above the pivot, of {2 * LENGTH:.0f} m")
     print(f"with {float(kinetic):.3f} J of motion, and {4 * MASS * GRAVITY * LENGTH:.1f} J higher")
     print(f"largest torque {np.abs(plan.u[..., best]).max():.1f} N m")

@@ -4,9 +4,13 @@ Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, d
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
 """
 
+from typing import TYPE_CHECKING
+
 from . import dynamics, environments, identification, learning, models, optimization
 from .algebra.pytree import map_trailing, static, struct
+from .algebra.renamed import earlier_names
 from .algebra.spatial import Pose
+from .algebra.version import VERSION as __version__  # noqa: F401
 from .build.builder import SystemBuilder
 from .build.checks.units import UnitWarning
 from .couplings import functions, shapes
@@ -52,8 +56,18 @@ from .laws.softness import (
     spring_softness,
 )
 from .laws.springs import Damping, SpringDamper
+from .model.batch import read_out
 from .model.external import wrench_at
-from .model.measures import body_poses, coordinates, energy, gaps, joint_errors, momentum
+from .model.measures import (
+    body_poses,
+    constraint_errors,
+    coordinates,
+    gaps,
+    joint_errors,
+    kinetic_and_gravity,
+    momentum,
+    transmission_errors,
+)
 from .model.state import Cause, Control, Info, RowForces, State, replace, replicate
 from .model.system import WORLD, System
 from .schemes.rattle import Rattle
@@ -64,15 +78,15 @@ from .simulate.controller import Controller, Inputs
 from .simulate.readout import Energies, Readings, Readout, energies, reaction, readout
 from .simulate.rollout import rollout
 from .simulate.step import step
-from .simulate.surface import contact_speeds, project, speeds
+from .simulate.surface import contact_speeds, coordinate_speeds, project
 from .simulate.tiles import use_all_cores
-from .solve import forces
+from .solve import forces as row_laws
 from .solve.derivative import Implicit, Unrolled
 from .solve.gauss_seidel import ProjectedGaussSeidel
 from .solve.newton import Newton
 from .solve.problem import Solver
 from .tools import goals, joint_space
-from .tools.closure import AssemblyError, Closure, assemble, inverse_kinematics
+from .tools.closure import AssemblyError, AssemblyReport, assemble, inverse_kinematics
 from .tools.diagnosis import Diagnosis, diagnose
 from .viewing import plots
 from .viewing.live import Live, live
@@ -90,7 +104,7 @@ __all__ = [
     "identification",
     "environments",
     "learning",
-    "forces",
+    "row_laws",
     "goals",
     "plots",
     # accelerations at an instant, joint coordinates, linear models
@@ -208,12 +222,13 @@ __all__ = [
     "use_all_cores",
     # reading
     "coordinates",
-    "speeds",
+    "coordinate_speeds",
     "gaps",
     "contact_speeds",
     "body_poses",
     "joint_errors",
-    "energy",
+    "transmission_errors",
+    "constraint_errors",
     "momentum",
     "energies",
     "Energies",
@@ -225,7 +240,7 @@ __all__ = [
     "assemble",
     "inverse_kinematics",
     "AssemblyError",
-    "Closure",
+    "AssemblyReport",
     "diagnose",
     "Diagnosis",
     # looking
@@ -239,3 +254,20 @@ __all__ = [
     "replace",
     "map_trailing",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
+# A type checker would take any name for one of these.
+if not TYPE_CHECKING:
+    __getattr__ = earlier_names(
+        __name__,
+        {
+            "energy": ("energies, a record", read_out(kinetic_and_gravity)),
+            "speeds": ("coordinate_speeds", coordinate_speeds),
+            "forces": ("row_laws", row_laws),
+            "Closure": ("AssemblyReport", AssemblyReport),
+        },
+    )

@@ -11,6 +11,8 @@ from .options import near_matches
 
 F = TypeVar("F", bound=Callable)
 
+# What calls of the library go through, beside itself.
+CALLED_THROUGH = ("jax", "contextlib", "dataclasses")
 # What other programs call arguments of the library, with the names that these have here.
 OTHER_NAMES = {
     name: here
@@ -31,7 +33,7 @@ OTHER_NAMES = {
         (("horizon",), ("steps",)),
         (("limit", "limits", "range", "spring", "friction", "motor", "actuator"), ("laws",)),
         (("damping", "stiffness", "law", "servo"), ("laws",)),
-        (("mu", "friction_coefficient"), ("friction", "mu")),
+        (("mu", "friction_coefficient"), ("friction",)),
         (("bounce", "e"), ("restitution",)),
         (("pos", "position", "xyz", "origin", "frame", "anchor"), ("pose", "frame_D", "frame_C")),
         (("position", "positions", "qpos", "angle", "angles"), ("q", "pose")),
@@ -101,7 +103,7 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
 
 def _inside(module: str) -> bool:
     """Whether code is the library's own, or JAX's or Python's that it calls through."""
-    return module.partition(".")[0] in (__name__.partition(".")[0], "jax", "contextlib")
+    return module.partition(".")[0] in (__name__.partition(".")[0], *CALLED_THROUGH)
 
 
 def _misfit(

@@ -10,6 +10,7 @@ from jax import Array
 from ..algebra.calls import public
 from ..algebra.options import brief, near_matches
 from ..algebra.pytree import replace, struct
+from ..algebra.renamed import current_field
 from ..model.groups import with_entry
 from ..model.system import System
 from .changes import law_name
@@ -51,7 +52,7 @@ def number(self: System, path: str) -> Any:
         - "body.arm.mass", "body.arm.com", "body.arm.inertia"
         - "joint.elbow.coupling.axis", "joint.elbow.frame_D.q", "joint.elbow.limits.stiffness": the
           fields of what `System.joint` returns, laws by their type or as "laws.0"
-        - "contact.sole.contact_friction.mu", "transmission.belt.…", "constraint.hold.…",
+        - "contact.sole.contact_friction.friction", "transmission.belt.…", "constraint.hold.…",
           "field.wind.…", likewise by what the methods of these names return
         "body.arm" is a record of its three numbers
 
@@ -200,6 +201,7 @@ def _inner(path: str, record: Any, field: str) -> Any:
     elif dataclasses.is_dataclass(record):
         fields = dataclasses.fields(record)
         names = {f.name: getattr(record, f.name) for f in fields if not f.metadata.get("static")}
+        field = current_field(record, field)
     else:
         names = {}
     if names.get(field) is None:
@@ -225,6 +227,7 @@ def _replaced(path: str, record: Any, fields: list[str], value: Any) -> Any:
         return value
     first, *rest = fields
     inner = _inner(path, record, first)
+    first = first if isinstance(record, tuple) else current_field(record, first)
     changed = _replaced(path, inner, rest, value)
     if isinstance(record, tuple):
         return tuple(changed if item is inner else item for item in record)

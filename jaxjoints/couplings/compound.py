@@ -217,6 +217,10 @@ class Reversed(Chart):
         """Inverse of the pose of `of`."""
         return self.of.pose(q).inverse()
 
+    def units(self) -> tuple[str, ...]:
+        """See `Coupling.units`."""
+        return self.of.units()
+
     def check(self) -> str | None:
         """See `Coupling.check`."""
         return check_holonomic("of", self.of)
@@ -272,6 +276,10 @@ class Chain(Chart):
         if self.between is not None:
             middle = middle @ self.between.normalized()
         return middle @ self.second.pose(q[k:])
+
+    def units(self) -> tuple[str, ...]:
+        """See `Coupling.units`."""
+        return self.first.units() + self.second.units()
 
     def check(self) -> str | None:
         """See `Coupling.check`."""

@@ -30,8 +30,10 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from ..algebra.compiler import quickly
 from ..algebra.dense import inverse, multiply, multiply_transposed, product
 from ..algebra.pytree import overrides, struct
 from ..algebra.spatial import (
@@ -46,6 +48,9 @@ from ..algebra.spatial import (
 )
 from .angles import twist_angle, twist_part, unwrap_rotation_vector
 from .complement import metric, orthonormal_complement, regular_inverse, single_axis
+
+# Part of a motion subspace that counts as none.
+NO_MOTION = 1e-9
 
 
 @struct
@@ -135,6 +140,13 @@ class Coupling(ABC):
         The builder calls it with concrete numbers, so NumPy and `if` are allowed.
         """
         return None
+
+    def units(self) -> tuple[str, ...]:
+        """Unit of each coordinate, for tables and warnings: by default "rad" for one that turns C
+        at coordinates 0, and "m" for one that only moves it.
+        """
+        turns = np.asarray(_turns(self)) > NO_MOTION
+        return tuple("rad" if turn else "m" for turn in turns)
 
     def normalized(self) -> "Coupling":
         """The same coupling with its parameters in standard form, such as axes of length 1."""
@@ -295,6 +307,10 @@ class Derived(Chart):
         """See `Coupling.pose`."""
         return self.of.pose(q)
 
+    def units(self) -> tuple[str, ...]:
+        """See `Coupling.units`."""
+        return self.of.units()
+
 
 class Residual(Coupling):
     """Base of couplings written by their errors: state `dof` and write `residual(T, t)`.
@@ -394,6 +410,13 @@ def motion_of(pose: Callable[[Array], Pose], q: Array) -> Array:
         return twist_of(*jax.jvp(pose, (q,), (direction,)))
 
     return jax.vmap(twist, out_axes=1)(jnp.eye(q.shape[0], dtype=q.dtype))
+
+
+@quickly
+def _turns(coupling: Coupling) -> Array:
+    """Largest component of C's angular velocity for unit speed of each coordinate at 0."""
+    T = coupling.pose(jnp.zeros(coupling.dof))
+    return jnp.max(jnp.abs(coupling.motion_subspace(T)[3:]), axis=0)
 
 
 @jax.jit

@@ -65,6 +65,10 @@ class DoubleBall(Residual):
         turn = unwrap_rotation_vector(quat_to_rotation_vector(T.q), near[2:])
         return jnp.concatenate([_across(T.p, near[:2]), turn])
 
+    def units(self) -> tuple[str, ...]:
+        """Angles: the direction of the rod, which moves C without turning it, and the rotation."""
+        return ("rad",) * 5
+
     def check(self) -> str | None:
         """See `Coupling.check`."""
         return check_length("length", self.length, "use Ball for points that coincide")
@@ -121,6 +125,10 @@ class Rope(Residual):
         near = self.zero(T) if q is None else q
         turn = unwrap_rotation_vector(quat_to_rotation_vector(T.q), near[3:])
         return jnp.concatenate([norm(T.p)[None], _across(T.p, near[1:3]), turn])
+
+    def units(self) -> tuple[str, ...]:
+        """A distance, and angles of the direction and of the rotation."""
+        return ("m", *("rad",) * 5)
 
 
 def _direction(across: Array) -> Array:

@@ -92,6 +92,10 @@ class SpurGear(_Gear):
         turn = Pose.about_z(arctan2(p_tilted[1], p_tilted[0]) + phi_C)
         return Pose(p, (Pose.rotation(tilt) @ turn).q)
 
+    def units(self) -> tuple[str, ...]:
+        """Slip, φ_D, distance, offset, tilt."""
+        return "m", "rad", "m", "m", "rad", "rad"
+
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """Slip, φ_D, distance, offset, tilt; the angles continued from q."""
         near = self.zero(T) if q is None else q
@@ -151,6 +155,10 @@ class BevelGear(_Gear):
         """Position q[3:], axes at the angle π/2 + q[2], C turned so that the slip is q[0]."""
         last = (q[0] + self.radius_D * q[1] + _along_node(q[1], q[3:])) / self.radius_C
         return Pose(q[3:], euler_rotation("ZXZ", jnp.stack([q[1], q[2] + jnp.pi / 2, last])).q)
+
+    def units(self) -> tuple[str, ...]:
+        """Slip, two angles, position."""
+        return "m", "rad", "rad", "m", "m", "m"
 
     def coordinates(self, T: Pose, q: Array | None = None, t: Any = 0.0) -> Array:
         """Slip, ψ₀, ψ₁, position; the angles continued from q."""

@@ -124,6 +124,10 @@ class FreeRodrigues(Coupling):
         first = (ahead <= behind) & (w[0] >= -0.98) | (w[0] > 0.98)
         return jnp.concatenate([T.p, jnp.where(first[None], sigma, shadow)], axis=0)
 
+    def units(self) -> tuple[str, ...]:
+        """A position and three parameters."""
+        return "m", "m", "m", "1", "1", "1"
+
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
         """See `Coupling.rows`."""
         q = self.coordinates(T, q)

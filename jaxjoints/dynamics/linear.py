@@ -25,7 +25,7 @@ from ..schemes.projection import projected
 from ..schemes.scheme import Scheme
 from ..simulate.door import check_scheme, check_time_step, entered, read_count
 from ..simulate.step import DEFAULT_SCHEME, step
-from ..simulate.surface import speeds
+from ..simulate.surface import coordinate_speeds
 from .acceleration import at_instant, check_rigid, ready
 from .joint_coordinates import constraints
 from .selection import indices_of, named
@@ -254,7 +254,7 @@ def _of_step(
         new = deviated(mechanism, spanning_tree(system), state, at, dq, speed + dqd)
         acting = _with_effort(system, state, control, actuated, u)
         new, _ = step(system, new, acting, dt=dt, scheme=scheme)
-        return jnp.concatenate([new.q[at], speeds(system, new)[at]]) - start
+        return jnp.concatenate([new.q[at], coordinate_speeds(system, new)[at]]) - start
 
     return _model(after, state, len(at), len(actuated))
 

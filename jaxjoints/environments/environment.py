@@ -347,7 +347,7 @@ def _cause(state: State, info: Info) -> Array:
 
 
 def joint_speeds(system: System, state: State) -> Array:
-    """N v_CD of all joints, (coordinates, *batch): `speeds` of velocities that are as they are.
+    """N v_CD of all joints, (coordinates, *batch): `coordinate_speeds` of velocities as they are.
 
     After a step these differ by its length times an acceleration; that they are cheap, to compile
     too, counts for more here.

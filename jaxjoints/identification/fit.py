@@ -20,7 +20,7 @@ from ..model.system import System
 from ..schemes.scheme import Scheme
 from ..simulate.door import check_scheme
 from ..simulate.step import DEFAULT_SCHEME, step
-from ..simulate.surface import speeds
+from ..simulate.surface import coordinate_speeds
 from .recording import Measure, Recording, Simulation, prepared
 from .search import Identified, Linearized, Report, Search, check_search, sizes, values_at
 from .unknowns import Parameter, Unknown
@@ -321,7 +321,7 @@ def _tree_start(system: System, q: Array, qd: Array) -> State:
 
 def _tree_end(system: System, state: State) -> tuple[Array, Array]:
     """All coordinates and speeds."""
-    return coordinates(system, state), speeds(system, state)
+    return coordinates(system, state), coordinate_speeds(system, state)
 
 
 def _about(system: System, path: str, unknown: Any) -> Any:

@@ -13,6 +13,7 @@ from jax import Array
 
 from ..algebra.calls import public
 from ..algebra.pytree import replace, static, struct
+from ..algebra.renamed import renamed_fields
 from ..couplings.contact import NORMAL, ROLL, SLIP, SPIN
 from ..solve.forces import Bound, zero_like
 from .law import CoordinateState, Law, check_numbers
@@ -75,12 +76,14 @@ class ContactLimits(Limits):
         return super().check()
 
 
+@renamed_fields(mu="friction", force_limit="friction_force")
 @struct
 class ContactFriction(Law):
     """Friction of a contact in one direction: up to μ |F| + f against slip, or sticking.
 
-    mu: μ [1; for rolling and spin m], F the normal force (`Newton.friction`)
-    force_limit: f [N or N m], independent of the normal force, while the gap is ≤ 0 (friction box)
+    friction: coefficient μ [1; for rolling and spin m], F the normal force (`Newton.friction`)
+    friction_force: f [N or N m], independent of the normal force, while the gap is ≤ 0 (a friction
+        box)
     slip: speed of slip per unit force while the surfaces stick, ≥ 0 [m/(s N), rad/(s N m)]. Its
         derivative at 0 is the one for slip > 0
     speed: speed of a moving surface, such as a belt, that friction drives towards [m/s or rad/s].
@@ -94,8 +97,8 @@ class ContactFriction(Law):
     Source: ODE's manual, dSurfaceParameters (mu, slip, motion, rho; pyramid and box friction).
     """
 
-    mu: Array | float = 0.0
-    force_limit: Array | float = 0.0
+    friction: Array | float = 0.0
+    friction_force: Array | float = 0.0
     slip: Array | float = 0.0
     speed: Array | float = 0.0
     coordinate: int = static(kw_only=True)
@@ -109,14 +112,14 @@ class ContactFriction(Law):
         """See `Law.force`."""
         zero = zero_like(at.q)
         one = jnp.ones_like(zero)
-        most = jnp.where(at.gap <= 0, at.dt * self.force_limit, 0.0)
-        softness, μ = self.slip / at.dt + zero, self.mu + zero
+        most = jnp.where(at.gap <= 0, at.dt * self.friction_force, 0.0)
+        softness, μ = self.slip / at.dt + zero, self.friction + zero
         bias = zero - self.speed
         return Bound(one, bias, softness, one, lower=-most, upper=most, mu=μ)
 
     def check(self) -> str | None:
         """See `Law.check`."""
-        for field in ("force_limit", "slip"):
+        for field in ("friction_force", "slip"):
             if (np.asarray(getattr(self, field)) < 0).any():
                 return f"{field} {getattr(self, field)} must be >= 0"
         return check_numbers(self, "speed")

@@ -6,15 +6,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.pytree import static, struct
+from ..algebra.renamed import renamed_fields
 from ..solve.forces import Bound, zero_like
 from .law import CoordinateState, Law, check_numbers
 
 
+@renamed_fields(friction="friction_force")
 @struct
 class DryFriction(Law):
-    """Dry (Coulomb) friction: up to `friction` [N or N m] against the motion, or sticking."""
+    """Dry (Coulomb) friction: up to `friction_force` [N or N m] against the motion, or sticking."""
 
-    friction: Array | float
+    friction_force: Array | float
     coordinate: int = static(default=0, kw_only=True)
     kind: ClassVar[type] = Bound
     two_sided: ClassVar[bool] = True
@@ -23,7 +25,7 @@ class DryFriction(Law):
     def force(self, at: CoordinateState) -> Bound:
         """See `Law.force`."""
         zero = zero_like(at.q)
-        most = at.dt * self.friction + zero
+        most = at.dt * self.friction_force + zero
         one = jnp.ones_like(zero)
         return Bound(one, zero, zero, one, lower=-most, upper=most)
 
@@ -32,6 +34,7 @@ class DryFriction(Law):
         return check_numbers(self)
 
 
+@renamed_fields(mu="friction")
 @struct
 class CoulombFriction(Law):
     """Coulomb friction: up to μ |F| against the motion, F the force by laws along `normal`.
@@ -39,11 +42,11 @@ class CoulombFriction(Law):
     Example, a foot on the ground: `normal` is the height, with `Limits(lower=0.0)`. Each tangent
     has its own friction (a pyramid). `Newton.friction` chooses the solve that gives F.
 
-    mu: μ [1, or m where the friction is a moment and F a force]
+    friction: coefficient μ [1, or m where the friction is a moment and F a force]
     normal: another coordinate of the joint, without a law that always holds it
     """
 
-    mu: Array | float
+    friction: Array | float
     coordinate: int = static(default=0, kw_only=True)
     normal: int = static(kw_only=True)
     kind: ClassVar[type] = Bound
@@ -54,7 +57,7 @@ class CoulombFriction(Law):
         """See `Law.force`."""
         zero = zero_like(at.q)
         one = jnp.ones_like(zero)
-        μ = self.mu + zero
+        μ = self.friction + zero
         return Bound(one, zero, zero, one, lower=zero, upper=zero, mu=μ)
 
     def check(self) -> str | None:

@@ -19,7 +19,7 @@ from ..solve.forces import Bound, Hard, Latch, RowLaw
 from .engagement import Engagement
 
 # Fields of laws that feed energy into the system if they are negative.
-PASSIVE = ("stiffness", "damping", "friction", "mu", "inertia")
+PASSIVE = ("stiffness", "damping", "friction", "friction_force", "inertia")
 
 
 @struct

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from ..algebra.compiler import is_traced, quickly, traces_constants
 from ..algebra.devices import on_each_device, placement
 from ..algebra.options import brief
 from .state import STATE_RANKS, Control, State, check_one_time, control_ranks
@@ -59,34 +60,35 @@ def check_records(call: str, system: Any, state: Any) -> None:
     check_one_time(call, state)
 
 
-def by_device(function: Function) -> Function:
-    """A function of (system, state, …) whose devices each compute the environments that they hold,
-    where the state is spread over several; see `on_each_device`.
+def read_out(function: Function) -> Function:
+    """A function of (system, state, …) as one compiled program, of which each device computes the
+    environments that it holds; see `on_each_device`.
 
-    Both may hold NumPy arrays, as the results of searches do. What it takes by keyword are options;
-    every leaf of its result has the batch axes at its end.
+    Both may hold NumPy arrays, as the results of searches do. What it takes by keyword are options,
+    which shape the program; every leaf of its result has the batch axes at its end. Inside of a
+    user's `jit` it is part of that program.
     """
 
     @wraps(function)
-    def divided(system: System, state: State, **options: Any) -> Any:
+    def compiled(system: System, state: State, **options: Any) -> Any:
         check_records(function.__name__, system, state)
         system, state = jax.tree.map(_on_device, (system, state))
         placed = placement(jax.tree.leaves(state), len(batch_shape(system, state, None)))
-        if placed is None:
+        if placed is None and (is_traced((system, state)) or traces_constants()):
             return function(system, state, **options)
-        return _divided(function, placed, tuple(options.items()), system, state)
+        return _read_out(function, placed, tuple(options.items()), system, state)
 
-    return divided
+    return compiled
 
 
 def _on_device(leaf: Any) -> jax.Array:
     return leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _divided(
+@partial(quickly, static_argnums=(0, 1, 2))
+def _read_out(
     function: Callable,
-    placed: NamedSharding,
+    placed: NamedSharding | None,
     options: tuple[tuple[str, Any], ...],
     system: System,
     state: State,

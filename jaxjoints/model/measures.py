@@ -11,7 +11,7 @@ from ..algebra.calls import public
 from ..algebra.pytree import expand
 from ..algebra.spatial import Pose, cross, dot, matvec, quat_rotate, quat_rotate_inverse
 from ..laws.limits import LimitForce, Limits, Lock
-from .batch import batch_shape, by_device
+from .batch import batch_shape, read_out
 from .groups import ContactGroup, JointGroup, TransmissionGroup
 from .kinematics import (
     Mechanism,
@@ -31,7 +31,7 @@ from .system import System
 
 
 @public
-@by_device
+@read_out
 def coordinates(system: System, state: State) -> Array:
     """Coordinates of all joints, continued from `state.q`, shape (coordinates, *batch)."""
     mechanism, state = _ready(system, state)
@@ -54,7 +54,7 @@ def coordinate_motion(system: System, state: State) -> tuple[Array, Array]:
 
 
 @public
-@by_device
+@read_out
 def gaps(system: System, state: State) -> Array:
     """Gap of each contact [m], negative where its bodies overlap, shape (contacts, *batch)."""
     mechanism, state = _ready(system, state)
@@ -66,10 +66,33 @@ def gaps(system: System, state: State) -> Array:
 
 
 @public
-@by_device
+@read_out
 def joint_errors(system: System, state: State) -> Array:
-    """Largest bilateral error of each joint [m or rad], shape (joints, *batch)."""
+    """Largest bilateral error of each joint [m or rad], shape (joints, *batch).
+
+    Of joints alone: `transmission_errors` and `constraint_errors` say how far these are off, and
+    `Info.error` is the largest of all.
+    """
     return element_errors(*_ready(system, state))[: len(system.topology.joints)]
+
+
+@public
+@read_out
+def transmission_errors(system: System, state: State) -> Array:
+    """Largest |value| of each transmission among those that it keeps at 0, in their unit, shape
+    (transmissions, *batch); 0 for one whose values all have laws.
+    """
+    first = len(system.topology.joints)
+    errors = element_errors(*_ready(system, state))
+    return errors[first : first + len(system.topology.transmissions)]
+
+
+@public
+@read_out
+def constraint_errors(system: System, state: State) -> Array:
+    """Largest error of the rows of each constraint, in their unit, shape (constraints, *batch)."""
+    first = len(system.topology.joints) + len(system.topology.transmissions)
+    return element_errors(*_ready(system, state))[first:]
 
 
 def element_errors(mechanism: Mechanism, state: State) -> Array:
@@ -97,7 +120,7 @@ def element_errors(mechanism: Mechanism, state: State) -> Array:
 
 
 @public
-@by_device
+@read_out
 def body_poses(system: System, state: State) -> Pose:
     """Poses of the body frames in the world, (…, bodies, *batch)."""
     _, state = _ready(system, state)
@@ -106,9 +129,7 @@ def body_poses(system: System, state: State) -> Pose:
     return Pose(state.position - quat_rotate(q, com), q)
 
 
-@public
-@by_device
-def energy(system: System, state: State) -> tuple[Array, Array]:
+def kinetic_and_gravity(system: System, state: State) -> tuple[Array, Array]:
     """Kinetic energy and potential energy of gravity [J] of the moving bodies, (*batch) each."""
     mechanism, state = _ready(system, state)
     system = mechanism.system
@@ -122,7 +143,7 @@ def energy(system: System, state: State) -> tuple[Array, Array]:
 
 
 @public
-@by_device
+@read_out
 def momentum(system: System, state: State) -> Array:
     """Linear momentum [kg m/s] and angular about the world's origin [kg m²/s], (6, *batch)."""
     mechanism, state = _ready(system, state)

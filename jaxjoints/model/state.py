@@ -199,7 +199,7 @@ class Info:
     constraint_force: mean force of each row of the constraints (`System.rows`), shape
         (constraint rows, *batch)
     q, qd: coordinates [m or rad] at the end of the step, and their speeds there on the surfaces of
-        the joints, see `speeds`; shape (coordinates, *batch)
+        the joints, see `coordinate_speeds`; shape (coordinates, *batch)
     """
 
     ok: Array

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..couplings.coupling import Coupling
@@ -21,8 +20,6 @@ MOST_ROWS = 200
 MOST_NUMBERS = 12
 # Names of a list that are shown.
 MOST_NAMES = 6
-# Part of a motion subspace that counts as none.
-NO_MOTION = 1e-9
 NUMBERS = (jax.Array, np.ndarray, np.generic, bool, int, float)
 
 
@@ -204,14 +201,12 @@ def _fields(system: Any) -> Table:
 
 
 def units_of(coupling: Coupling) -> list[str]:
-    """Unit of each coordinate: rad where it turns C at the start, m where it only moves it."""
+    """Unit of each coordinate."""
     k = coupling.dof
     if not k:
         return []
     try:
-        T = coupling.pose(jnp.zeros(k))
-        turns = np.abs(coupling.motion_subspace(T)[3:]).max(axis=0) > NO_MOTION
-        return ["rad" if turn else "m" for turn in turns]
+        return list(coupling.units())
     except Exception:
         # A coupling of a user's may fail: a table is no place for that.
         return ["m or rad"] * k

@@ -13,7 +13,6 @@ import os
 import zipfile
 from collections.abc import Iterable
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..algebra.calls import public, warn
+from ..algebra.version import VERSION
 from ..build.checks.values import precision
 from .earlier_formats import with_contacts, without_impulses
 from .errors import LoadError, refusing, shown
@@ -59,7 +59,7 @@ def save(path: str | os.PathLike, **records: Any) -> None:
     """
     arrays: list[np.ndarray] = []
     described = {name: _described(name, value, arrays) for name, value in records.items()}
-    head = {"format": FORMAT, "library": LIBRARY, "version": _version(), "records": described}
+    head = {"format": FORMAT, "library": LIBRARY, "version": VERSION, "records": described}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
         file.writestr(DESCRIPTION, json.dumps(head, allow_nan=False))
         for i, array in enumerate(arrays):
@@ -225,6 +225,9 @@ class _Reader:
         if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
             raise self._error(where, f"{shown(name)} is no record")
         known = {field.name: field for field in dataclasses.fields(found)}
+        # Of a record that another release wrote. A name that is a field now is none of these.
+        earlier = getattr(found, "earlier_fields", {})
+        fields = {x if x in known else earlier.get(x, x): value for x, value in fields.items()}
         for field in fields:
             if field not in known:
                 raise self._error(f"{where}.{field}", f"{found.__name__} has no such field here")
@@ -239,10 +242,3 @@ class _Reader:
             return found(**values)
         except TypeError as error:
             raise self._error(where, str(error)) from error
-
-
-def _version() -> str:
-    try:
-        return version(LIBRARY)
-    except PackageNotFoundError:
-        return "unknown"

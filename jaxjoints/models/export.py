@@ -175,7 +175,7 @@ class _Writer:
             elif scalar and type(law) is Damping and "damping" not in dynamics:
                 dynamics["damping"] = law.damping
             elif scalar and type(law) is DryFriction and "friction" not in dynamics:
-                dynamics["friction"] = law.friction
+                dynamics["friction"] = law.friction_force
             else:
                 self.lost.append(f"joint {part.name!r}: {type(law).__name__}")
         if kind == "continuous" and bounds:

@@ -9,7 +9,7 @@ from jax import Array
 from ..algebra.pytree import expand, map_trailing, replace, struct
 from ..model.state import Control, Info, State
 from ..simulate.rollout import rollout
-from ..simulate.surface import speeds
+from ..simulate.surface import coordinate_speeds
 from .problem import Knot, Task
 
 
@@ -55,7 +55,7 @@ def simulated(task: Task, u: Array) -> Knot:
         record=_state_and_speeds,
         scheme=task.scheme,
     )
-    first = task.start, speeds(task.system, task.start)
+    first = task.start, coordinate_speeds(task.system, task.start)
     state, qd = jax.tree.map(lambda x, y: jnp.concatenate([x[None], y]), first, (state, qd))
     return Knot(None, state, state.q, qd)
 

@@ -17,7 +17,7 @@ from ..dynamics.tree import spanning_tree
 from ..model.measures import coordinates
 from ..model.state import State
 from ..simulate.isolation import chosen
-from ..simulate.surface import speeds
+from ..simulate.surface import coordinate_speeds
 from .linearization import expanded_about, interval, spread
 from .path import Multipliers, Worth, simulated, valued
 from .plan import Outcome, Plan, Report, Search, in_rounds
@@ -344,7 +344,7 @@ def _forward(
 
     knots = path.knots
     rows = path.u, policy.change, policy.gain, knots.q[:-1], knots.qd[:-1]
-    first = state, speeds(system, state)
+    first = state, coordinate_speeds(system, state)
     (end, end_qd), (states, qds, u) = jax.lax.scan(one, first, jax.tree.map(cut, rows))
 
     def merged(x):
@@ -371,7 +371,7 @@ def driven(task: Task, at: tuple[int, ...], u: Array, shots: int) -> Path:
 def _begun(task: Task, at: tuple[int, ...], path: Path, starts: State, shots: int) -> Path:
     """The path whose shots begin at other states."""
     each = task.horizon // shots
-    now = jax.vmap(partial(speeds, task.system))(starts)
+    now = jax.vmap(partial(coordinate_speeds, task.system))(starts)
     replaced = lambda x, new: x.at[:-1:each].set(new)  # noqa: E731
     knots = jax.tree.map(replaced, path.knots, Knot(None, starts, starts.q, now))
     path = replace(path, knots=knots)

@@ -268,7 +268,7 @@ def _in_order(system: System) -> list[Array]:
                 bounds = [getattr(law, side, None) for side in ("lower", "upper")]
                 if all(isinstance(bound, jax.Array) for bound in bounds):
                     sound.append(bounds[0] <= bounds[1])
-                values = (getattr(law, field, None) for field in PASSIVE)
+                values = (vars(law).get(field) for field in PASSIVE)
                 for value in (value for value in values if isinstance(value, jax.Array)):
                     sound.append((value >= 0) | lenient.reshape(-1, *(1,) * (value.ndim - 1)))
     return sound

@@ -5,6 +5,7 @@ end.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
+from ..algebra.compiler import quickly
 from ..algebra.dense import multiply
 from ..algebra.options import brief, near_matches
 from ..algebra.pytree import expand, expand_trailing, map_trailing, static, struct
@@ -20,12 +22,12 @@ from ..algebra.spatial import Pose, cross
 from ..build.checks.values import read_numbers
 from ..couplings.contact import DIRECTIONS
 from ..laws.law import Law
-from ..model.batch import check_records
+from ..model.batch import check_records, read_out
 from ..model.kinematics import coordinate_indices, system_kinematics
-from ..model.measures import body_poses, coordinates, energy, gaps, momentum
+from ..model.measures import body_poses, coordinates, gaps, kinetic_and_gravity, momentum
 from ..model.state import Info, State
 from ..model.system import WORLD_INDEX, System, located
-from .surface import contact_speeds, ready, speeds
+from .surface import contact_speeds, coordinate_speeds, ready
 
 Axes = Literal["C", "child", "parent", "world"]
 Names = bool | str | Iterable[str]
@@ -133,7 +135,9 @@ class Readout:
         return Readings(
             coordinates=by_joint(self.coordinates, lambda: coordinates(system, state)),
             speeds=by_joint(
-                self.speeds, lambda: speeds(system, state), lambda: contact_speeds(system, state)
+                self.speeds,
+                lambda: coordinate_speeds(system, state),
+                lambda: contact_speeds(system, state),
             ),
             gaps=by_joint(self.gaps, None, lambda: gaps(system, state)),
             reactions={
@@ -247,14 +251,68 @@ def reaction(
     check_records("reaction", system, state)
     _check_info(system, state, info)
     _check_frame(axes, point)
-    batch = state.time.ndim
-    if joint in system.topology.contacts:
-        record, wrench = system.contact(joint), _of_contact(system, state, info, joint)
+    topology = system.topology
+    touches = joint in topology.contacts
+    if touches:
+        index, groups, forces = system.contact_index(joint), system.contacts, info.contact_force
+        g, i = located(groups, "contact", topology.contacts, joint)
     else:
-        record = system.joint(joint)
-        wrench = info.wrench[:, system.topology.joints.index(joint)]
-    (child,), (parent,) = record.child, record.parent
-    C = expand(record.frame_C, [1, 1], batch)
+        system.coordinate(joint)
+        index, groups, forces = topology.joints.index(joint), system.groups, info.wrench
+        g, i = located(groups, "joint", topology.joints, joint)
+    child, parent = groups[g].child[i], groups[g].parent[i]
+    # The body frame of the world is the world.
+    axes = "world" if axes == "parent" and parent == WORLD_INDEX else axes
+    named = point if isinstance(point, str) else ""
+    position = None if named else np.asarray(point, forces.dtype)
+    # Where the element is enters as numbers: one program for all of a group.
+    place = np.array([index, i, child, parent])
+    return _reaction(
+        *(system, state, forces, place, position), group=g, touches=touches, axes=axes, at=named
+    )
+
+
+@partial(quickly, static_argnames=("group", "touches", "axes", "at"))
+def _reaction(
+    system: System,
+    state: State,
+    forces: Array,
+    place: Array,
+    point: Array | None,
+    *,
+    group: int,
+    touches: bool,
+    axes: Axes,
+    at: str,
+) -> Array:
+    """See `reaction`.
+
+    forces: of `Info`, of all joints or of all contacts
+    place: indices of the element, in its group, and of its child and parent
+    point: in the frame `axes`, None where `at` names it
+    """
+    index, member, child, parent = place
+    batch = state.time.ndim
+
+    def one(tree, i):
+        return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, 1, keepdims=False), tree)
+
+    wrench = one(forces, index)
+    if touches:
+        mechanism, ready_state = ready(system, state)
+        # In the order in which its members stand in the mechanism.
+        order = system.by_kind(mechanism.orders)[-1][group]
+        member_there = jnp.asarray(np.argsort(order))[member]
+        frame = system_kinematics(mechanism, ready_state).contacts[group].frame
+        frame = jax.tree.map(
+            lambda x: jax.lax.dynamic_index_in_dim(
+                x, member_there, x.ndim - 1 - batch, keepdims=False
+            ),
+            frame,
+        )
+        wrench = multiply(frame.wrenches(range(DIRECTIONS)), wrench)
+    record = (system.contacts if touches else system.groups)[group]
+    C = one(expand(record.frame_C, [2, 2], batch), member)
     # T: pose of C in the frame of the result.
     if axes == "C":
         T = expand(Pose.identity(dtype=state.time.dtype), [1, 1], batch)
@@ -262,34 +320,22 @@ def reaction(
         T = C
     else:
         bodies = body_poses(system, state)
-        T = jax.tree.map(lambda x: x[:, child], bodies) @ C
-        if axes == "parent" and parent != WORLD_INDEX:
-            T = jax.tree.map(lambda x: x[:, parent], bodies).inverse() @ T
+        T = one(bodies, child) @ C
+        if axes == "parent":
+            T = one(bodies, parent).inverse() @ T
     force, moment = T.rotate(wrench[:3]), T.rotate(wrench[3:])
-    if not isinstance(point, str):
-        position = expand_trailing(jnp.asarray(point, force.dtype), 1, batch)
-        moment = moment + cross(T.p - position, force)
-    elif point == "origin":
+    if point is not None:
+        moment = moment + cross(T.p - expand_trailing(point, 1, batch), force)
+    elif at == "origin":
         moment = moment + cross(T.p, force)
     return jnp.concatenate(jnp.broadcast_arrays(force, moment))
 
 
-def _of_contact(system: System, state: State, info: Info, name: str) -> Array:
-    """Wrench of a contact on its child at C in C axes, (6, *batch)."""
-    mechanism, at = ready(system, state)
-    g, i = located(system.contacts, "contact", system.topology.contacts, name)
-    i = system.by_kind(mechanism.orders)[-1][g].index(i)
-    frame = system_kinematics(mechanism, at).contacts[g].frame
-    frame = jax.tree.map(lambda x: jnp.take(x, i, axis=x.ndim - 1 - at.time.ndim), frame)
-    force = info.contact_force[:, system.contact_index(name)]
-    return multiply(frame.wrenches(range(DIRECTIONS)), force)
-
-
 @public
+@read_out
 def energies(system: System, state: State) -> Energies:
     """Kinetic energy, energy of gravity, and energy in the springs of all laws [J]."""
-    check_records("energies", system, state)
-    kinetic, gravity = energy(system, state)
+    kinetic, gravity = kinetic_and_gravity(system, state)
     springs = [jnp.zeros_like(kinetic)]
     groups = (*system.groups, *system.transmissions, *system.contacts)
     if any(_stores_energy(law) for group in groups for law in group.laws):

@@ -1,8 +1,5 @@
 """What lies on the surfaces of the joints: projected positions, and speeds of coordinates."""
 
-from functools import partial
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -15,12 +12,11 @@ from ..algebra.spatial import quat_rotate
 from ..assembly.layout import mechanism_of
 from ..build.start import START_ERROR
 from ..couplings.contact import DIRECTIONS
-from ..model.batch import batch_shape, by_device
+from ..model.batch import batch_shape, read_out
 from ..model.kinematics import (
     Kinematics,
     Mechanism,
     body_twists,
-    coordinate_speeds,
     direction_speeds,
     gather_coordinates,
     joint_coordinates,
@@ -29,6 +25,7 @@ from ..model.kinematics import (
     with_unit_quaternions,
     with_world,
 )
+from ..model.kinematics import coordinate_speeds as speeds_of_group
 from ..model.measures import element_errors
 from ..model.state import Cause, Info, State
 from ..model.system import System
@@ -62,7 +59,7 @@ def project(
 
 
 @public
-def speeds(system: System, state: State) -> Array:
+def coordinate_speeds(system: System, state: State) -> Array:
     """Speeds q̇ [m/s or rad/s] of all coordinates on the joints' surfaces, (coordinates, *batch).
 
     After a step, velocities lie on the surfaces where the step began. So q̇ is N v_CD of velocities
@@ -70,20 +67,19 @@ def speeds(system: System, state: State) -> Array:
     the bodies are now. The next step makes that change anyway: a state made anew of coordinates and
     speeds moves on as this one.
     """
-    return _all_speeds(*entered("speeds", system, state)[:2])
+    return _all_speeds(*entered("coordinate_speeds", system, state)[:2])
 
 
 @public
 def contact_speeds(system: System, state: State) -> Array:
     """Speeds of the contacts along their directions (see `ContactGeometry`): the rate of the gap,
     slip along both tangents [m/s], rolling about them and spin [rad/s], shape (6, contacts,
-    *batch). As in `speeds`, of velocities on the joints' surfaces.
+    *batch). As in `coordinate_speeds`, of velocities on the joints' surfaces.
     """
     return _all_contact_speeds(*entered("contact_speeds", system, state)[:2])
 
 
-@by_device
-@partial(jax.jit, static_argnames=("iterations", "velocities"))
+@read_out
 def _projected(
     system: System, state: State, *, iterations: int, velocities: bool
 ) -> tuple[State, Array, Array]:
@@ -101,15 +97,13 @@ def _projected(
     return state, before, after
 
 
-@by_device
-@jax.jit
+@read_out
 def _all_speeds(system: System, state: State) -> Array:
     mechanism, state = ready(system, state)
     return surface_speeds(mechanism, system_kinematics(mechanism, state), state)
 
 
-@by_device
-@jax.jit
+@read_out
 def _all_contact_speeds(system: System, state: State) -> Array:
     mechanism, state = ready(system, state)
     kinematics = system_kinematics(mechanism, state)
@@ -166,7 +160,7 @@ def measured(
 
 
 def surface_speeds(mechanism: Mechanism, kinematics: Kinematics, state: State) -> Array:
-    """See `speeds`; kinematics: of the state."""
+    """See `coordinate_speeds`; kinematics: of the state."""
     twist = surface_twists(mechanism, kinematics, state)
     return _along_coordinates(mechanism, kinematics, state, twist)
 
@@ -181,7 +175,7 @@ def _along_coordinates(
     mechanism: Mechanism, kinematics: Kinematics, state: State, twist: Array
 ) -> Array:
     groups = zip(mechanism.system.groups, kinematics.joints, strict=True)
-    parts = [coordinate_speeds(group, joint, twist) for group, joint in groups]
+    parts = [speeds_of_group(group, joint, twist) for group, joint in groups]
     return gather_coordinates(mechanism, parts, state)
 
 

@@ -29,6 +29,7 @@ from ..algebra.calls import public
 from ..algebra.compiler import is_traced
 from ..algebra.options import near_matches
 from ..algebra.pytree import replace, struct
+from ..algebra.renamed import earlier_names, warn_renamed
 from ..algebra.spatial import quat_conjugate, quat_multiply, quat_rotate
 from ..assembly.group_rows import Interval
 from ..assembly.layout import mechanism_of
@@ -85,7 +86,7 @@ SHOWN = 5
 
 
 @struct
-class Closure:
+class AssemblyReport:
     """Errors of an assembled state [m or rad].
 
     joint_error: of each joint: the largest error of its rows, or distance past a limit, shape
@@ -128,7 +129,7 @@ class Closure:
             if name.endswith("_error") and value.size:
                 largest.append(f"{name[: -len('_error')]} {np.abs(value).max():.2g}")
         return (
-            f"Closure: {', '.join(words)}, after {span(self.iterations)} iterations\n"
+            f"AssemblyReport: {', '.join(words)}, after {span(self.iterations)} iterations\n"
             f"largest errors [m or rad, and per s]: {', '.join(largest) or 'none'}"
         )
 
@@ -136,12 +137,19 @@ class Closure:
 class AssemblyError(ValueError):
     """A mechanism does not close, or does not reach its goals or wanted coordinates.
 
-    state: end of the iteration, with loops as closed as possible; closure: its `Closure`
+    state: end of the iteration, with loops as closed as possible
+    report: its errors
     """
 
-    def __init__(self, message: str, state: State, closure: Closure):
+    def __init__(self, message: str, state: State, report: AssemblyReport):
         super().__init__(message)
-        self.state, self.closure = state, closure
+        self.state, self.report = state, report
+
+    @property
+    def closure(self) -> AssemblyReport:
+        """The report by its name of an earlier release."""
+        warn_renamed("AssemblyError", "closure", "report")
+        return self.report
 
 
 @public
@@ -155,7 +163,7 @@ def assemble(
     weights: Mapping[str, Any] | None = None,
     iterations: int = 100,
     strict: bool = True,
-) -> tuple[State, Closure]:
+) -> tuple[State, AssemblyReport]:
     """State near a rough guess in which all joints are closed, in positions and velocities.
 
     Limits and locks of joints and transmissions are kept. Free motions change positions by the
@@ -172,7 +180,7 @@ def assemble(
     iterations: largest number of damped Newton steps; twice as many where goals are given up
     strict: outside of `jit`, raise for joints that are open and goals that are not reached
 
-    Returns: the state, and its `Closure`. The derivative of the state by numbers of the system,
+    Returns: the state, and its `AssemblyReport`. The derivative of the state by numbers of the system,
     `q`, `qd` and goals is that of the implicit function theorem.
 
     Raises: `AssemblyError` naming joints, transmissions, coordinates and goals, and by how much;
@@ -182,8 +190,8 @@ def assemble(
     >>> world = SystemBuilder()
     >>> arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.1))
     >>> elbow = world.joint("elbow", Hinge(), child=arm)
-    >>> state, closure = assemble(*world.build(), q={"elbow": 0.5})
-    >>> print(state.q.round(4), closure.closed)
+    >>> state, report = assemble(*world.build(), q={"elbow": 0.5})
+    >>> print(state.q.round(4), report.closed)
     [0.5] True
     """
     iterations = read_count("assemble", "iterations", iterations)
@@ -196,10 +204,10 @@ def assemble(
     shapes = [batch_shape(system, state, None)]
     shapes += [x.shape[1:] for x in jax.tree.leaves((numbers, held))]
     state = full(state, common_batch("assemble", shapes))
-    state, closure = _assembled(system, state, numbers, held, iterations=iterations)
-    if strict and not is_traced(closure):
-        _check(system, tuple(held), state, closure)
-    return state, closure
+    state, report = _assembled(system, state, numbers, held, iterations=iterations)
+    if strict and not is_traced(report):
+        _check(system, tuple(held), state, report)
+    return state, report
 
 
 @public
@@ -211,8 +219,8 @@ def inverse_kinematics(
     q: Mapping[str, Any] | None = None,
     weights: Mapping[str, Any] | None = None,
     iterations: int = 100,
-) -> tuple[State, Closure]:
-    """`assemble` from many seeds. Goals out of reach raise no error: read the `Closure`.
+) -> tuple[State, AssemblyReport]:
+    """`assemble` from many seeds. Goals out of reach raise no error: read the report.
 
     state: the seeds, with batch axes; one program solves hundreds of seeds
 
@@ -222,8 +230,8 @@ def inverse_kinematics(
     >>> elbow = world.joint("elbow", jj.Hinge(), child=arm)
     >>> tip = jj.goals.Point("arm", at=(0.0, 1.0, 0.0), point=(1.0, 0.0, 0.0))
     >>> system, state = world.build()
-    >>> state, closure = inverse_kinematics(system, jj.replicate(state, 1), {"tip": tip})
-    >>> print(state.q.round(4), closure.reached)
+    >>> state, report = inverse_kinematics(system, jj.replicate(state, 1), {"tip": tip})
+    >>> print(state.q.round(4), report.reached)
     [[1.5708]] [ True]
     """
     return assemble(
@@ -281,7 +289,7 @@ def _assembled(
     goals: dict[str, Held],
     *,
     iterations: int,
-) -> tuple[State, Closure]:
+) -> tuple[State, AssemblyReport]:
     axes, joints = guess.time.ndim, len(system.topology.joints)
     placed = placement(system, axes, *numbers, goals)
     # Coordinates of goals are read by nothing; they stand after those of the joints.
@@ -305,12 +313,12 @@ def _assembled(
     rotation = quaternion_components(state)
     v, omega = (quat_rotate(rotation, x) for x in (twist[:3, :-1], twist[3:, :-1]))
     state = replace(state, velocity=v, omega=omega)
-    closure = _closure(
+    report = _closure(
         mechanism, stop_gradient(state), stop_gradient(twist), joints, size, search.counted
     )
     # What the rows exerted elsewhere says nothing of these places.
     forces = jax.tree.map(jnp.zeros_like, state.row_forces)
-    return replace(state, q=q[: system.coordinates], row_forces=forces), closure
+    return replace(state, q=q[: system.coordinates], row_forces=forces), report
 
 
 def _tolerance(state: State, size: Array) -> Array:
@@ -527,8 +535,8 @@ def _fitting_twists(mechanism: Mechanism, state: State) -> Array:
 
 def _closure(
     mechanism: Mechanism, state: State, twist: Array, joints: int, size: Array, count: Array
-) -> Closure:
-    """See `Closure`; joints: how many joints of the mechanism are no goals."""
+) -> AssemblyReport:
+    """See `AssemblyReport`; joints: how many joints of the mechanism are no goals."""
     system, kinematics = mechanism.system, system_kinematics(mechanism, state)
     errors = element_errors(mechanism, state)
     ends = np.cumsum([len(system.topology.joints), len(system.topology.transmissions)])
@@ -578,7 +586,7 @@ def _closure(
         worst = [jnp.max(x, axis=0, initial=0.0) for x in parts]
         return jnp.all(jnp.stack([x <= limit for x in worst]), axis=0)
 
-    return Closure(
+    return AssemblyReport(
         joint_error=of_joints,
         transmission_error=of_transmissions,
         constraint_error=of_constraints,
@@ -595,9 +603,9 @@ def _closure(
     )
 
 
-def _check(system: System, goals: tuple[str, ...], state: State, closure: Closure) -> None:
+def _check(system: System, goals: tuple[str, ...], state: State, report: AssemblyReport) -> None:
     """Raise AssemblyError for what is open or not reached."""
-    closed, reached = np.asarray(closure.closed), np.asarray(closure.reached)
+    closed, reached = np.asarray(report.closed), np.asarray(report.reached)
     if (closed & reached).all():
         return
     coordinates = {}
@@ -607,13 +615,13 @@ def _check(system: System, goals: tuple[str, ...], state: State, closure: Closur
             coordinates[k] = f"coordinate {k - at.start} of joint {name!r}"
     named = [coordinates[k] for k in range(len(coordinates))]
     parts = (
-        (closed, "is open, or past a limit, by", "m or rad", closure.joint_error, "joint"),
-        (closed, "is off by", "", closure.transmission_error, "transmission"),
-        (closed, "is off by", "", closure.constraint_error, "constraint"),
-        (closed, "overlaps by", "m", closure.contact_error, "contact"),
-        (reached, "is off its value by", "m or rad", closure.coordinate_error, None),
-        (reached, "is missed by", "m or rad", closure.goal_error, "goal"),
-        (reached, "is off its speed by", "m/s or rad/s", closure.speed_error, None),
+        (closed, "is open, or past a limit, by", "m or rad", report.joint_error, "joint"),
+        (closed, "is off by", "", report.transmission_error, "transmission"),
+        (closed, "is off by", "", report.constraint_error, "constraint"),
+        (closed, "overlaps by", "m", report.contact_error, "contact"),
+        (reached, "is off its value by", "m or rad", report.coordinate_error, None),
+        (reached, "is missed by", "m or rad", report.goal_error, "goal"),
+        (reached, "is off its speed by", "m/s or rad/s", report.speed_error, None),
     )
     names = {
         "joint": system.topology.joints,
@@ -632,7 +640,7 @@ def _check(system: System, goals: tuple[str, ...], state: State, closure: Closur
             found += [
                 (size, f"{label} {what} {size:.3g} {unit}".rstrip())
                 for label, size in zip(labels, worst, strict=True)
-                if not size <= TOLERANCE[closure.joint_error.dtype.itemsize]
+                if not size <= TOLERANCE[report.joint_error.dtype.itemsize]
             ]
     found.sort(key=lambda pair: -np.nan_to_num(pair[0], nan=np.inf))
     bad, all_of = int((~(closed & reached)).sum()), closed.size
@@ -641,5 +649,8 @@ def _check(system: System, goals: tuple[str, ...], state: State, closure: Closur
         f"assemble: {'; '.join(text for _, text in found[:SHOWN])}{where}. Start from another "
         "guess or other dimensions, or ask for less: wanted coordinates, goals, limits and weights",
         state,
-        closure,
+        report,
     )
+
+
+__getattr__ = earlier_names(__name__, {"Closure": ("AssemblyReport", AssemblyReport)})

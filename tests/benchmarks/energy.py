@@ -72,12 +72,12 @@ def ours(mechanism, scheme) -> Callable:
     """
     built = system(mechanism)
     start = jax.tree.map(lambda x: x[..., 0], state(mechanism, built, 1))
-    begin = sum(jj.energy(built, start))
+    begin = jj.energies(built, start).total
 
     def one(dt, carry):
         now, drift, gap = carry
         now, info = jj.step(built, now, dt=dt, scheme=scheme)
-        drift = jnp.maximum(drift, jnp.abs(sum(jj.energy(built, now)) - begin))
+        drift = jnp.maximum(drift, jnp.abs(jj.energies(built, now).total - begin))
         return now, drift, jnp.maximum(gap, info.error)
 
     @jax.jit
@@ -112,7 +112,7 @@ def theirs(mechanism, integrator: str, dt: float) -> tuple[np.ndarray, float, fl
 def turning(speed: float, seconds: float) -> None:
     """Print the table of a four-bar that turns freely."""
     built, start = mechanisms.four_bar(crank_speed=speed, gravity=(0.0, 0.0, 0.0))
-    begin = sum(jj.energy(built, start))
+    begin = jj.energies(built, start).total
 
     @jax.jit
     def run(built, scheme, dt, steps):
@@ -122,7 +122,7 @@ def turning(speed: float, seconds: float) -> None:
             return now, jnp.maximum(gap, info.error)
 
         end, gap = jax.lax.fori_loop(0, steps, one, (start, jnp.zeros(())))
-        return sum(jj.energy(built, end)) / begin, gap
+        return jj.energies(built, end).total / begin, gap
 
     print(f"\n| {seconds:g} s | " + " | ".join(f"{1e3 * dt:g} ms" for dt in TURNING_STEPS) + " |")
     print("|---" * (len(TURNING_STEPS) + 1) + "|")

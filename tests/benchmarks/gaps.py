@@ -60,12 +60,12 @@ TREES = {
 
 def followed(built, start, scheme, dt, seconds):
     """Largest error of a joint, largest change of the energy, and whether all steps were good."""
-    begin = sum(jj.energy(built, start))
+    begin = jj.energies(built, start).total
 
     def one(_, carry):
         now, gap, drift, ok = carry
         now, info = jj.step(built, now, dt=dt, scheme=scheme)
-        drift = jnp.maximum(drift, jnp.abs(sum(jj.energy(built, now)) - begin))
+        drift = jnp.maximum(drift, jnp.abs(jj.energies(built, now).total - begin))
         return now, jnp.maximum(gap, info.error), drift, ok & info.ok
 
     @jax.jit
@@ -93,7 +93,7 @@ def tree_row(name, share):
 def loop_row(name, share):
     """A row of the second table."""
     built, start = in_motion(name)
-    kinetic, cells = jj.energy(built, start)[0], [name]
+    kinetic, cells = jj.energies(built, start).kinetic, [name]
     for projections in (0, 1):
         scheme = jj.SemiImplicitEuler(projections=projections)
         gap, drift, ok = followed(built, start, scheme, 1e-3, share * LOOP_SECONDS)

@@ -50,7 +50,7 @@ def thrown(body: str, ground: str, batch: int, seed: int) -> tuple[jj.System, jj
     μ = jnp.asarray(rng.uniform(0.1, 1.0, batch), dtype)
     for k in range(points):
         laws = system.contact(f"ground/{k}").laws
-        rough = (jj.replace(law, mu=μ) for law in laws[1:])
+        rough = (jj.replace(law, friction=μ) for law in laws[1:])
         system = system.with_contact(f"ground/{k}", laws=(laws[0], *rough))
     turn = rng.normal(size=(4, 1, batch))
     height = reach + rng.uniform(0.0, 0.1, batch)

@@ -47,15 +47,15 @@ def test_shapes_that_cannot_touch_are_refused(shapes, message):
 @pytest.mark.parametrize(
     ("surface", "message"),
     [
-        ({"friction": -0.5}, "contact 'foot': ContactFriction .* mu -0.5 must be >= 0"),
-        ({"friction": np.inf}, "ContactFriction on coordinate 1: mu inf must be finite"),
+        ({"friction": -0.5}, "contact 'foot': ContactFriction .* friction -0.5 must be >= 0"),
+        ({"friction": np.inf}, "ContactFriction on coordinate 1: friction inf must be finite"),
         (
             {"friction": (0.1, 0.2, 0.3)},
             r"contact 'foot': friction \(0.1, 0.2, 0.3\) must be",
         ),
-        ({"friction_force": -1.0}, "ContactFriction .* force_limit -1.0 must be >= 0"),
+        ({"friction_force": -1.0}, "ContactFriction .* friction_force -1.0 must be >= 0"),
         ({"friction": 0.5, "slip": -1.0}, "ContactFriction .* slip -1.0 must be >= 0"),
-        ({"rolling": -0.1}, "ContactFriction on coordinate 3: mu -0.1 must be >= 0"),
+        ({"rolling": -0.1}, "ContactFriction on coordinate 3: friction -0.1 must be >= 0"),
         ({"restitution": 1.5}, r"ContactLimits .* restitution 1.5 must lie in \[0, 1\]"),
         ({"bounce_speed": -1.0}, "ContactLimits .* bounce_speed -1.0 must be >= 0"),
         ({"erp": 2.0}, r"ContactLimits .* erp 2.0 must lie in \[0, 1\]"),

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxjoints import coordinate_speeds
 from jaxjoints.algebra.pytree import replace, struct
 from jaxjoints.algebra.spatial import Pose, error_twist, norm
 from jaxjoints.build.builder import SystemBuilder
@@ -17,7 +18,6 @@ from jaxjoints.laws.softness import Compliance, Softness
 from jaxjoints.laws.springs import Damping, SpringDamper
 from jaxjoints.model.measures import body_poses
 from jaxjoints.model.state import STATE_RANKS
-from jaxjoints.simulate.surface import speeds
 from support.cases import mostly_slow
 
 SOLID = {"mass": 1.0, "inertia": (0.1, 0.1, 0.1)}
@@ -143,7 +143,7 @@ def test_bodies_stand_and_move_as_coordinates_and_speeds_say(coupling):
     gap = jax.jit(lambda *x: error_twist(joint.coupling.pose(x[2]).inverse() @ relative(joint, *x)))
     assert_close(gap(system, state, state.q), np.zeros(6))
     assert_close(state.q, q)
-    assert_close(jax.jit(speeds)(system, state), qd)
+    assert_close(jax.jit(coordinate_speeds)(system, state), qd)
 
 
 @couplings("Universal")
@@ -293,7 +293,7 @@ def test_closed_loop_reads_the_coordinates_that_follow():
     angles = {"a": 0.3, "b": -0.3, "c": 0.3}
     state = system.state(q=angles, qd={"a": 1.0, "b": -1.0, "c": 1.0})
     assert_close(state.q, np.array([0.3, -0.3, 0.3, -0.3]))
-    assert_close(jax.jit(speeds)(system, state), np.array([1.0, -1.0, 1.0, -1.0]))
+    assert_close(jax.jit(coordinate_speeds)(system, state), np.array([1.0, -1.0, 1.0, -1.0]))
     assert_close(system.state(q=angles | {"d": -0.3}), system.state(q=angles))
     with pytest.raises(ValueError, match="'d'"):
         system.state(q=angles | {"d": 0.3})

@@ -25,10 +25,10 @@ class Detent(jj.Law):
     """A law of one's own."""
 
     torque: jax.Array | float
-    kind: ClassVar[type] = jj.forces.Linear
+    kind: ClassVar[type] = jj.row_laws.Linear
 
-    def force(self, at: jj.CoordinateState) -> jj.forces.Linear:
-        return jj.forces.Linear(jnp.zeros_like(at.q), -at.dt * self.torque * jnp.sin(at.q))
+    def force(self, at: jj.CoordinateState) -> jj.row_laws.Linear:
+        return jj.row_laws.Linear(jnp.zeros_like(at.q), -at.dt * self.torque * jnp.sin(at.q))
 
 
 def controller(state: jj.State) -> jj.Control:
@@ -69,7 +69,7 @@ def main() -> float:
     cause = jj.Cause(int(info.cause.max()))
     name: str = cause.name
     height = jj.body_poses(system, final).p[2]
-    q, qd = jj.coordinates(system, final), jj.speeds(system, final)
+    q, qd = jj.coordinates(system, final), jj.coordinate_speeds(system, final)
     print(name, len(result), records, readings, system.joint("shoulder").coupling)
     return float(jnp.sum(height) + jnp.sum(q) + jnp.sum(qd))
 

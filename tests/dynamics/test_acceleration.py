@@ -187,7 +187,7 @@ def test_energy_changes_by_the_power_of_forces():
             "velocity": state.velocity + t * now.linear,
             "omega": state.omega + t * now.angular,
         }
-        return sum(jj.energy(system, jj.replace(state, **later)))
+        return jj.energies(system, jj.replace(state, **later)).total
 
     rate = jax.jit(lambda t: jax.jvp(energy, (t,), (jnp.ones(()),))[1])(jnp.zeros(()))
     crank, _, rocker = mechanisms.four_bar_rates(mechanisms.four_bar_angles(1.0), 3.0)
@@ -270,10 +270,10 @@ def test_an_impact_takes_up_no_more_energy_than_the_speed_that_it_takes():
     system, state = mechanisms.four_bar(crank_speed=2.0)
     pushed = jj.replace(state, omega=state.omega + 0.5, velocity=state.velocity + 0.3)
     new, info = hit(system, pushed)
-    before, after = (jj.energy(system, x)[0] for x in (pushed, new))
+    before, after = (jj.energies(system, x).kinetic for x in (pushed, new))
     taken = jj.replace(new, velocity=pushed.velocity - new.velocity, omega=pushed.omega - new.omega)
     # Carnot: what is lost is the kinetic energy of the velocities that are lost.
-    np.testing.assert_allclose(before - after, jj.energy(system, taken)[0], rtol=1e-9)
+    np.testing.assert_allclose(before - after, jj.energies(system, taken).kinetic, rtol=1e-9)
     assert before - after > 0.1
 
 

@@ -109,7 +109,7 @@ def test_a_step_changes_speeds_of_joints_by_the_accelerations_of_pinocchio(float
     h = 1e-3
     for state, control, case, order in cases:
         new, _ = jax.jit(jj.step)(system, state, control, dt=h)
-        change = (jj.speeds(system, new) - jj.speeds(system, state)) / h
+        change = (jj.coordinate_speeds(system, new) - jj.coordinate_speeds(system, state)) / h
         close(change, np.array(case["a"])[order][:3], SOLVED)
 
 
@@ -140,12 +140,14 @@ def test_energy_power_and_momentum_are_those_of_the_bodies():
     system, state = mechanisms.floating_chain(gravity=(0.3, 0.0, -9.81))
     found = read(system, state, Site("2", jj.Pose.identity()))
     v = np.asarray(found["v"])
-    np.testing.assert_allclose(v @ found["M"] @ v / 2, jj.energy(system, state)[0], rtol=EXACT)
+    np.testing.assert_allclose(
+        v @ found["M"] @ v / 2, jj.energies(system, state).kinetic, rtol=EXACT
+    )
     momentum = jj.momentum(system, state)
     np.testing.assert_allclose(found["centroidal"][:3] @ v, momentum[:3], atol=EXACT)
     close(found["nle"], found["C"] @ v + found["g"])
     # The power of the weights is what gravity loses in energy.
-    potential = lambda t: jj.energy(system, moved(state, t))[1]  # noqa: E731
+    potential = lambda t: jj.energies(system, moved(state, t)).gravity  # noqa: E731
     power = jax.jvp(potential, (jnp.zeros(()),), (jnp.ones(()),))[1]
     np.testing.assert_allclose(found["g"] @ v, power, rtol=1e-10)
 

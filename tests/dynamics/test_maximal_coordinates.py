@@ -52,7 +52,7 @@ def test_motors_of_a_leg_push_with_their_effort_or_hold_their_speed():
     system, state = in_motion("Cassie's leg", hip=[hip], knee=[knee])
     place = system.coordinate("knee")
     target = jnp.full(system.coordinates, hip.speed)
-    target = target.at[place].set(jj.speeds(system, state)[place])
+    target = target.at[place].set(jj.coordinate_speeds(system, state)[place])
     now = jax.jit(accelerations)(system, state, jj.Control(target_speed=target))
     motors = {"moments": {"hip": hip.effort}, "held": ("knee",)}
     *dense, rank, count = dense_accelerations(system, state, **motors)

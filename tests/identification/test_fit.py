@@ -303,7 +303,7 @@ def test_a_loop_is_fitted_from_the_coordinates_that_are_free():
 
     def end(system, state):
         cut = system.coordinate("crank")
-        return jj.coordinates(system, state)[cut], jj.speeds(system, state)[cut]
+        return jj.coordinates(system, state)[cut], jj.coordinate_speeds(system, state)[cut]
 
     path = "joint.guide.spring_damper.stiffness"
     real = system.with_numbers({path: 8.0})

@@ -95,7 +95,7 @@ def test_axis_and_anchor_of_odes_hinge():
         *(p[:, :, None], q[:, :, None]), dt=case["world"]["dt"], rotation="linearized"
     )
     first = motion.start(state)
-    start = jj.coordinates(system, first), jj.speeds(system, first)
+    start = jj.coordinates(system, first), jj.coordinate_speeds(system, first)
     measured = jj.Pose(p[2:], q[2:])
     one = Recording(measured, 1e-5, case["world"]["dt"], *start, q_within=0.3, qd_within=1.0)
     options = {"key": KEY, "starts": 4, "polish": 30, "scheme": ODE}
@@ -116,7 +116,7 @@ def link(system, state, info):
 
 def box_residuals(system, start, motion, dt, values, follow):
     """Of a box on four corners, whose friction is one number."""
-    numbers = {f"contact.{i}.laws.{j}.mu": values["mu"] for i in range(4) for j in (1, 2)}
+    numbers = {f"contact.{i}.laws.{j}.friction": values["mu"] for i in range(4) for j in (1, 2)}
     start = jj.replicate(start, values["mu"].shape[-1])
     options = {"follow": follow, "noise": (1e-4, 1e-4), "dt": dt, "scheme": ODE_CONTACT}
     return pose_residuals(system.with_numbers(numbers), start, motion, **options)
@@ -131,7 +131,8 @@ def test_the_friction_of_odes_sliding_box():
     soft = {"erp": settings["erp"], "cfm": settings["cfm"]}
     stop = jj.ContactLimits(**soft, max_correction=1e9, anticipate=False)
     rough = [
-        jj.ContactFriction(1.0, slip=settings["cfm"], force_limit=0.0, coordinate=i) for i in (1, 2)
+        jj.ContactFriction(1.0, slip=settings["cfm"], friction_force=0.0, coordinate=i)
+        for i in (1, 2)
     ]
     for i, corner in enumerate([(-x, -y, -z), (-x, y, -z), (x, -y, -z), (x, y, -z)]):
         shapes = jj.shapes.Point(), jj.shapes.HalfSpace()
@@ -160,7 +161,10 @@ def test_inertia_stop_and_friction_of_mujocos_arm_come_closer_with_the_step():
     world.joint("hinge", jj.Hinge((0.0, 1.0, 0.0)), child="arm", laws=laws)
     system, _ = world.build()
     truth = {f"joint.hinge.limits.{field}": case[field] for field in ("stiffness", "damping")}
-    truth |= {"body.arm.mass": case["mass"], "joint.hinge.dry_friction.friction": case["friction"]}
+    truth |= {
+        "body.arm.mass": case["mass"],
+        "joint.hinge.dry_friction.friction_force": case["friction"],
+    }
     unknowns = {path: Positive(5.0) for path in truth}
     truth["joint.hinge.limits.upper"] = case["upper"]
     unknowns["joint.hinge.limits.upper"] = Unknown(0.2, 0.6)

@@ -89,7 +89,7 @@ def end_of(name, change):
     mu, vx, vy, spin = change
     for corner in CORNERS:
         stop, *rough = system.contact(corner).laws
-        rough = (jj.replace(law, mu=law.mu + mu) for law in rough)
+        rough = (jj.replace(law, friction=law.friction + mu) for law in rough)
         system = system.with_contact(corner, laws=(stop, *rough))
     state = pushed(state, (0.5 + vx, 0.2 + vy), 0.5 + spin)
     final = jj.rollout(system, state, dt=DT, steps=36, scheme=scheme(passes=12))[0]

@@ -75,7 +75,7 @@ def film():
     system = jj.replace(system, gravity=jnp.asarray(GRAVITY))
     for name in corners("box"):
         laws = system.contact(name).laws
-        along = (jj.replace(law, mu=jnp.asarray(FRICTION)) for law in laws[1:])
+        along = (jj.replace(law, friction=jnp.asarray(FRICTION)) for law in laws[1:])
         system = system.with_contact(name, laws=(laws[0], *along))
     # Enough passes for closed forms.
     scheme = jj.SemiImplicitEuler(solver=jj.Newton(passes=40))
@@ -205,7 +205,7 @@ def thrown(numbers):
     system, state = FLIGHT
     geometry = jj.Contact(jj.shapes.Sphere(radius), jj.shapes.HalfSpace())
     laws = system.contact("ground").laws
-    laws = jj.replace(laws[0], restitution=e), *(jj.replace(x, mu=friction) for x in laws[1:])
+    laws = jj.replace(laws[0], restitution=e), *(jj.replace(x, friction=friction) for x in laws[1:])
     zero = jnp.zeros_like(vx)
     state = jj.replace(
         state,

@@ -131,4 +131,4 @@ def test_every_number_of_the_laws_counts_in_a_case():
         for (path, _), size in zip(fields, slope, strict=False):
             counts |= {path[-1].name} if size > 1e-3 else set()
     normal = {"erp", "cfm", "stiffness", "damping", "max_correction", "restitution", "speed"}
-    assert counts == normal | {"radius", "mu", "force_limit", "slip"}
+    assert counts == normal | {"radius", "friction", "friction_force", "slip"}

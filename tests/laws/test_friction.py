@@ -105,7 +105,7 @@ def sliding(stool, passes, smoothing, μ, speed, height):
     system = replace(system, com=system.com.at[2, 0].add(height))
     for i in range(len(FEET)):
         stop, *tangents = system.joint(f"foot{i}").laws
-        laws = (stop, *(replace(tangent, mu=μ) for tangent in tangents))
+        laws = (stop, *(replace(tangent, friction=μ) for tangent in tangents))
         system = system.with_joint(f"foot{i}", laws=laws)
     state = replace(
         state,

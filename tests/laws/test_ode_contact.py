@@ -154,8 +154,8 @@ def laws_of(case):
         pyramid = f"approx1_{i}" in flags
         laws.append(
             jj.ContactFriction(
-                mu=most if pyramid else 0.0,
-                force_limit=0.0 if pyramid else most,
+                friction=most if pyramid else 0.0,
+                friction_force=0.0 if pyramid else most,
                 slip=surface.get(f"slip{i}", world["cfm"]),
                 speed=surface.get(f"motion{i}", 0.0),
                 coordinate=i,

@@ -67,7 +67,7 @@ def laws_of(laws, change):
         )
     changed = []
     for law in frictions:
-        law = jj.replace(law, mu=law.mu * (1 + mu), slip=law.slip * (1 + slip))
+        law = jj.replace(law, friction=law.friction * (1 + mu), slip=law.slip * (1 + slip))
         changed.append(jj.replace(law, speed=law.speed + speed) if law.coordinate < 3 else law)
     return stop, *changed
 

@@ -120,11 +120,11 @@ def test_records_without_numbers_show_their_shapes(mechanism):
 def test_closures_and_linear_models_are_told_in_a_few_lines(mechanism):
     flags = jnp.array([True, False])
     errors = [jnp.array([[1e-9, -2e-3]])] * 2 + [jnp.zeros((0, 2))] * 5
-    closure = jj.Closure(
+    closure = jj.AssemblyReport(
         *errors, closed=flags, reached=~flags | flags, iterations=jnp.array([3, 7])
     )
     assert repr(closure) == (
-        "Closure: 1 of 2 closed, reached, after 3 to 7 iterations\n"
+        "AssemblyReport: 1 of 2 closed, reached, after 3 to 7 iterations\n"
         "largest errors [m or rad, and per s]: joint 0.002, transmission 0.002"
     )
     model = jj.dynamics.LinearModel(jnp.eye(4), jnp.ones((4, 1)), jnp.array([0.0, -2.0, 0, 0]))

@@ -50,7 +50,7 @@ FAMILIES = {
     "limit": ([".lower", ".upper"], 0.01),
     "stiffness": ([".stiffness"], 1.0),
     "damping": ([".damping"], 0.1),
-    "friction": ([".friction", ".mu"], None),
+    "friction": ([".friction", ".friction_force"], None),
     "erp": ([".erp"], None),
     "cfm": ([".cfm"], None),
     "control": ([".effort"], 0.1),

@@ -24,7 +24,7 @@ def program(name):
             return jj.step(system, state, control, dt=dt, scheme=jj.RungeKutta())[0]
 
         state = jax.lax.fori_loop(0, steps, one, state)
-        return state, jj.coordinates(system, state), jj.speeds(system, state)
+        return state, jj.coordinates(system, state), jj.coordinate_speeds(system, state)
 
     return jax.jit(advanced)
 

@@ -18,12 +18,12 @@ from jaxjoints import (
     Rattle,
     SemiImplicitEuler,
     SystemBuilder,
+    coordinate_speeds,
     coordinates,
     project,
     replace,
     replicate,
     rollout,
-    speeds,
     spring_softness,
     step,
 )
@@ -205,13 +205,13 @@ def on_surfaces(system, state):
     """Coordinates and speeds on the surfaces, and angular velocities there."""
     state = replicate(state, len(INERTIAS))
     moved = project(system, state, iterations=1, velocities=True)
-    return moved.q[0], speeds(system, state)[0], moved.omega[2, 0]
+    return moved.q[0], coordinate_speeds(system, state)[0], moved.omega[2, 0]
 
 
 @jax.jit
 def slopes(system, state):
     """Those of the speeds by all numbers of the system, and by those of the state."""
-    return jax.grad(lambda *given: speeds(*given).sum(), argnums=(0, 1))(system, state)
+    return jax.grad(lambda *given: coordinate_speeds(*given).sum(), argnums=(0, 1))(system, state)
 
 
 PRECISIONS = ["float64", pytest.param("float32", marks=pytest.mark.slow)]

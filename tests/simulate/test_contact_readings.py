@@ -52,7 +52,7 @@ def test_gaps_speeds_forces_and_reactions_by_name(rolled):
 
 def test_numbers_of_a_contact_by_their_paths(rolled):
     system, _, _ = rolled
-    assert float(system.number("contact.sole.laws.1.mu")) == 0.4
+    assert float(system.number("contact.sole.laws.1.friction")) == 0.4
     changed = system.with_numbers({"contact.sole.geometry.shape_C.radius": 0.2})
     assert float(changed.contact("sole").geometry.shape_C.radius) == 0.2
 

@@ -243,7 +243,7 @@ class TestStarts:
                 q={"A": 1.0, **dict(zip("BD", loop_angles(system), strict=True))}, qd={"A": 1.0}
             )
         fitting = jj.project(system, state, velocities=True)
-        assert np.abs(jj.speeds(system, fitting)).min() > 1e-3
+        assert np.abs(jj.coordinate_speeds(system, fitting)).min() > 1e-3
 
     def test_what_a_projection_leaves_open_is_told(self):
         """Two bodies of prescribed motion hold the ends of a rod too far apart."""

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxjoints import replace, speeds
+from jaxjoints import coordinate_speeds, replace
 from jaxjoints.algebra.spatial import quat_multiply
 from jaxjoints.dynamics.acceleration import accelerations
 from jaxjoints.model.kinematics import prepare, relative_twist
@@ -31,7 +31,7 @@ def state_rate(state, linear, angular):
 def chart_speeds(system, state):
     """Of each joint what stays while nothing accelerates it: v_CD of a lower pair, else q̇."""
     mechanism = prepare(system, 0)
-    q = speeds(system, state)
+    q = coordinate_speeds(system, state)
     kept = []
     for group, start in ((group, group.start[0]) for group in mechanism.system.groups):
         twist = relative_twist(group, state)[:, 0]

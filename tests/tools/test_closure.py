@@ -70,8 +70,8 @@ def test_what_does_not_close_is_named():
     with pytest.raises(jj.AssemblyError, match="joint 'left' is open.* by 0.125 m or rad") as told:
         jj.assemble(*world.build(rough=True))
     assert "joint 'right'" in str(told.value) and "Start from another guess" in str(told.value)
-    errors = told.value.closure.joint_error
-    assert not told.value.closure.closed
+    errors = told.value.report.joint_error
+    assert not told.value.report.closed
     np.testing.assert_allclose(errors, 0.125, atol=1e-6)
 
 
@@ -83,7 +83,7 @@ def test_a_cardan_shaft_turns_unevenly():
     program = jax.jit(lambda state: jj.assemble(system, state, q={"in": angle}, qd={"in": speed}))
     state, closure = program(guess)
     assert largest_error(closure) < CLOSED
-    qd = jj.speeds(system, state)[system.coordinate("out")][0]
+    qd = jj.coordinate_speeds(system, state)[system.coordinate("out")][0]
     # The yoke of the first shaft begins along z.
     rate = np.cos(bend) / (1 - (np.sin(bend) * np.cos(angle)) ** 2)
     np.testing.assert_allclose(qd, speed * rate, atol=FITTING)
@@ -99,7 +99,7 @@ def test_a_slider_crank_stands_and_moves_by_its_formula(angle):
     at = system.coordinate("guide")
     np.testing.assert_allclose(state.q[at], [crank * np.cos(angle) + root], atol=KNOWN)
     rate = -crank * np.sin(angle) * (1 + crank * np.cos(angle) / root) * speed
-    np.testing.assert_allclose(jj.speeds(system, state)[at], [rate], atol=FITTING)
+    np.testing.assert_allclose(jj.coordinate_speeds(system, state)[at], [rate], atol=FITTING)
 
 
 @cache
@@ -134,7 +134,7 @@ def test_a_patella_follows_its_ligament_through_a_flexion_and_back():
     state, closure = knee_program()(state, flexion[None], 2.0, linkages.LIGAMENT)
     assert closure.closed.all() and closure.reached.all() and largest_error(closure) < CLOSED
     at = system.coordinate("groove")
-    found, speeds = (np.asarray(x[at][0]) for x in (state.q, jj.speeds(system, state)))
+    found, speeds = (np.asarray(x[at][0]) for x in (state.q, jj.coordinate_speeds(system, state)))
     exact = [linkages.way_of_patella(angle) for angle in there]
     np.testing.assert_allclose(found, [*exact, *exact[::-1]], rtol=0, atol=KNOWN)
     assert (np.diff(found[:count]) > 0).all() and found[count - 1] - found[0] > 0.8

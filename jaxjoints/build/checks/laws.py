@@ -215,7 +215,7 @@ def _standard_limits(name: str, limits: Limits, erp: float) -> Law | None:
 def _energy_source(law: Law) -> str | None:
     """Which negative parameter makes a law feed energy into the system, as a sentence, or None."""
     for field in PASSIVE:
-        value = getattr(law, field, None)
+        value = vars(law).get(field)
         if value is not None and (np.asarray(value) < 0).any():
             return (
                 f"{field} {value} must be >= 0, or it feeds energy in; if that is meant, give the "

@@ -316,10 +316,11 @@ element("close").addEventListener("click", () => {
 
 // Panel, heading, notes.
 document.querySelector("h1").textContent = motion.title;
-const moving = motion.bodies.length, count = motion.joints.length;
+const moving = motion.bodies.length, count = motion.joints.length, touching = motion.contacts.length;
 element("counts").textContent = [
   `${many.format(moving)} ${moving === 1 ? "body" : "bodies"}`,
   `${many.format(count)} ${count === 1 ? "joint" : "joints"}`,
+  ...(touching ? [`${many.format(touching)} ${touching === 1 ? "contact" : "contacts"}`] : []),
   ...(environments > 1 ? [`${environments} environments`] : []),
   `grid of ${Number(spacing.toPrecision(3))} m`,
 ].join(" · ");

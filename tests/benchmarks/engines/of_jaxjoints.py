@@ -92,9 +92,7 @@ class JaxJoints(JaxEngine):
         final, _ = jj.rollout(
             built, start, dt=dt, steps=round(seconds / dt), record_every=round(seconds / dt)
         )
-        begin, end, rest = (
-            np.sum(jj.energy(built, s), axis=0) for s in (start, final, built.state())
-        )
+        begin, end, rest = (jj.energies(built, s).total for s in (start, final, built.state()))
         return [("semi-implicit Euler, float32", ((end - begin) / (begin - rest)).tolist())]
 
 
