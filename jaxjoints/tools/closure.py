@@ -180,8 +180,8 @@ def assemble(
     iterations: largest number of damped Newton steps; twice as many where goals are given up
     strict: outside of `jit`, raise for joints that are open and goals that are not reached
 
-    Returns: the state, and its `AssemblyReport`. The derivative of the state by numbers of the system,
-    `q`, `qd` and goals is that of the implicit function theorem.
+    Returns: the state, and its `AssemblyReport`. The derivative of the state by numbers of the
+    system, `q`, `qd` and goals is that of the implicit function theorem.
 
     Raises: `AssemblyError` naming joints, transmissions, coordinates and goals, and by how much;
         ValueError for unknown names and wrong shapes

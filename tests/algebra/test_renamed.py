@@ -71,4 +71,3 @@ def test_paths_and_files_of_an_earlier_release_are_read(tmp_path):
         for name in new.namelist():
             old.writestr(name, new.read(name).replace(b'"friction_force"', b'"friction"'))
     assert load(tmp_path / "old")["law"].friction_force == 1.5
-
