@@ -74,17 +74,17 @@ class SystemBuilder:
     them. Units are SI and radians. Every argument is checked when it is passed.
 
     Numbers may be traced: a builder inside of `jit` or `grad` makes a system whose dimensions,
-    masses, axes and laws are differentiated. Traced numbers are checked for their shapes alone;
-    what is wrong with their values shows in `Info.cause` and `diagnose`. What shapes the program
-    (names, graph, static fields, whether limits are equal and make a `Lock`) is not traced.
+    masses, axes and laws are differentiated. The builder checks only the shapes of traced numbers;
+    `Info.cause` and `diagnose` report wrong values. Names, graph, static fields, and equal limits
+    that make a `Lock` shape the program and are not traced.
 
     gravity: acceleration in the world [m/s²], shape (3,)
-    erp, cfm: softness of the bilateral rows of joints that state none, as in `Softness`; hard
-        limits that state no erp take this one
-    softness: of these bilateral rows, in place of erp and cfm: also a `Compliance`, a `Bushing` or
-        a `Baumgarte`, which are in physical units
-    strict: refuse a coupling of low rank at rest, and a coupling whose functions use arrays that
-        are no fields of it; without `strict` the builder warns of both
+    erp, cfm: default softness of the bilateral rows of joints, as in `Softness`; erp is also the
+        default of hard limits
+    softness: default softness in place of erp and cfm: also a `Compliance`, a `Bushing` or a
+        `Baumgarte`, which are in physical units
+    strict: refuse a coupling of low rank at rest, and a coupling that captures arrays in place of
+        fields; without `strict` the builder warns of both
 
     >>> from jaxjoints import Hinge
     >>> world = SystemBuilder()
@@ -228,11 +228,11 @@ class SystemBuilder:
             two shares of the way from C to D, for child and parent (see `JointGroup`)
         enabled: True or False makes a joint that `system.with_joint(name, enabled=…)` can switch,
             per environment; None makes a joint that is always on
-        max_effort: of the joint's drive: largest |`Control.effort`| that acts [N or N m], a number
-            or shape (dof,); a `Servo` that states no effort of its own gets it too
+        max_effort: largest |`Control.effort`| that acts [N or N m], a number or shape (dof,); also
+            the effort of a `Servo` that states none
         tree: False holds the joint by rows, also where its coordinates could hold it (see
-            `SemiImplicitEuler`): for a joint that closes a loop by the wish of its user, and for
-            one that is given CFM after the build
+            `SemiImplicitEuler`). Use it to choose the joint that closes a loop, and for a joint
+            that gets CFM after the build
         q, qd: coordinates [m or rad] and their speeds [m/s or rad/s] at the start, shape (dof,)
         allow_active: accept laws of negative stiffness, damping, friction or inertia, which feed
             energy into the system
@@ -288,10 +288,10 @@ class SystemBuilder:
 
     @public
     def add_law(self, joint: str, law: Law | Iterable[Law], *, allow_active: bool = False) -> None:
-        """Add laws to a joint that the builder has already, beside those that it has.
+        """Add laws to a joint that the builder has already, beside the laws of the joint.
 
-        It serves joints that others declared, such as `model.builder.add_law("elbow", …)` for those
-        of a file. `load_urdf` and `load_mjcf` add their `laws` by it.
+        Use it for joints of a file, `model.builder.add_law("elbow", …)`. `load_urdf` and
+        `load_mjcf` add their `laws` in this way.
 
         joint: name of the joint in the builder
         law: one law or several; each acts on the joint's coordinate of number `coordinate`
@@ -335,11 +335,11 @@ class SystemBuilder:
     ) -> str:
         """Couple the coordinates of joints that the builder has already; returns its name.
 
-        transmission: the record of the values f(q) of these coordinates q. A value with laws moves
-            as they say; a value without laws is kept at 0
+        transmission: the record of the values f(q) of these coordinates q. Laws act on a value; a
+            value without laws is held at 0
         joints: names of the joints, in the order in which f takes their coordinates
         laws: forces along the values; the `coordinate` of a law is the index of its value
-        softness: of the values that are kept at 0; by default the builder's
+        softness: of the values that are held at 0; by default the builder's
         enabled, allow_active: as in `joint`
 
         Raises: ValueError naming the transmission, the argument, its value and the rule.
@@ -382,9 +382,9 @@ class SystemBuilder:
         """Hold functions of the motion of bodies at 0; returns its name.
 
         constraint: the record of the functions, at position, velocity or acceleration level
-        bodies: names of the bodies whose motions it reads, which the builder has already, in the
-            order of its functions
-        softness: of its rows; by default the builder's
+        bodies: names of the bodies whose motions the functions read, in the order of the functions;
+            the builder has them already
+        softness: of the constraint's rows; by default the builder's
         enabled: as in `joint`
 
         Raises: ValueError naming the constraint, the argument, its value and the rule.
@@ -411,8 +411,8 @@ class SystemBuilder:
         """Add a force from outside of all joints, on single bodies; returns its name.
 
         field: drag, damping, a force at a point, or a record that you write (see `Field`)
-        bodies: names of the bodies that it acts on, which the builder has already; None for all
-            bodies that move, also those that are added later
+        bodies: names of bodies that the builder has already, on which the field acts; None for all
+            bodies that move, including bodies that are added later
 
         Raises: ValueError naming the field, the argument, its value and the rule. `build` raises
             it for a field that is not finite at the start.

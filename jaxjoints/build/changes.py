@@ -47,13 +47,13 @@ def with_joint(self: System, name: str, **changes: Any) -> System:
       has one of this type; or `laws`, all of them in their order
     - `erp`, `cfm`, `softness`, `max_effort`; `enabled`, where the joint was built with it
 
-    A field that is None in a new record keeps the value that it had.
+    A field that is None in a new record keeps its value.
 
-    Raises: KeyError for an unknown name; ValueError naming joint and field for a record of another
-        type, for what the joint was built without, for a `cfm` where coordinates hold the joint
-        because it was built rigid (see `SystemBuilder.joint`, tree), and for numbers that the
-        builder refuses, unless it was told `allow_active`. Traced numbers are not refused:
-        `Info.cause` says PARAMETERS.
+    Raises: KeyError for an unknown name. ValueError naming joint and field for a record of another
+        type; for a law, switch or limit that the joint was built without; for a `cfm` of a joint
+        that was built rigid and is held by coordinates (see `SystemBuilder.joint`, tree); for
+        numbers that the builder refuses, unless it was told `allow_active`. Traced numbers are not
+        refused: `Info.cause` is PARAMETERS.
 
     >>> from jaxjoints import Hinge, Limits, SystemBuilder
     >>> world = SystemBuilder()

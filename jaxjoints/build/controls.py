@@ -45,21 +45,21 @@ def control_by_name(
     `jax.vmap(lambda q: system.control(target={"elbow": q}))(wanted)`.
 
     effort: forces and moments along the coordinates of joints [N or N m]; 0 for other joints
-    target, target_speed: coordinates of joints and values of transmissions [m or rad], and their
-        speeds [m/s or rad/s], that motors and servos bring them to by the end of the step; others
-        keep the targets that the system was built with
+    target, target_speed: for coordinates of joints and values of transmissions, the values [m or
+        rad] and speeds [m/s or rad/s] to which motors and servos bring them by the end of the
+        step; other drives keep the targets that the system was built with
     wrench: force and moment at the centres of mass of bodies, world axes [N, N m]; 0 for other
         bodies
     twist: linear velocity of the centre of mass and angular velocity, world axes [m/s, rad/s], of
         all prescribed bodies
 
-    The value of a joint is a number or has shape (dof, *batch), that of a transmission is a number
-    or has shape (values, *batch), that of a body has shape (6, *batch).
+    The entry of a joint is a number or has shape (dof, *batch), the entry of a transmission is a
+    number or has shape (values, *batch), the entry of a body has shape (6, *batch).
 
     Raises: ValueError for unknown names and wrong shapes; for a target of a joint or transmission
-        that has no law with a target; for one that is left out although two of its drives have
-        targets on one coordinate, because a control has one target for each coordinate; for a
-        target by a name of both a joint and a transmission with such laws.
+        without a law that has a target; for a missing target where two drives on one coordinate
+        have targets, because a control has one target for each coordinate; for a target whose name
+        belongs to a joint and to a transmission, both with such laws.
     """
     topology = system.topology
     for field, values in (("effort", effort), ("target", target), ("target_speed", target_speed)):

@@ -63,28 +63,27 @@ def start_state(
     start: State | None = None,
     rough: bool = False,
 ) -> State:
-    """A state of a system, from coordinates by the names of joints and poses by those of bodies.
+    """A state of a system, from coordinates by joint name and poses by body name.
 
     1. A body in `pose` stands there, at rest unless it is in `velocity`.
-    2. From these bodies and the world on, breadth first and in the order in which joints were
-       added, each joint places the body at its other end by its q and qd, zero by default, not what
-       the builder has; `start` keeps that. Joints
-       of which q or qd are given come first, so that what is given counts. Of the others, joints
-       with six coordinates, which hold nothing, place what no other joint reaches.
-    3. A body that no joint connects to those stands with its frame on the world's, or where it
-       stands in `start`, at rest, and is where its joints go on from.
+    2. From these bodies and the world, each joint places the body at its other end by its q and qd,
+       breadth first, in the order in which joints were added. Coordinates that are not given are
+       zero, whatever the builder was given; `start` keeps them. Joints with given q or qd come
+       first. Joints with six coordinates, which hold nothing, come last.
+    3. A body that no joint connects to placed bodies stands at rest with its frame on the world
+       frame, or where it stands in `start`. Its joints place further bodies from there.
     4. A joint that closes a loop gets the coordinates that follow from the poses of its two bodies.
 
-    q, qd: coordinates [m or rad] and their speeds of a joint, a number or shape (dof, *batch). For
+    q, qd: coordinates [m or rad] of a joint and their speeds, a number or shape (dof, *batch). For
         a joint of step 4, q chooses the turn in which an angle is counted
     pose: of the body frame in the world, in one of the forms of `SystemBuilder.body`, with any
         batch axes at the end
     velocity: linear velocity of the body frame's origin, then angular velocity, world axes [m/s,
-        rad/s], shape (6, *batch); it counts in place of the speeds of the joint that places the
-        body
-    start: a state of the system, such as that of `build`, whose coordinates count where q gives
-        none: `system.state(q={"elbow": 0.3}, start=state)` moves the elbow alone. What follows a
-        joint through a transmission or a loop needs q too, or `assemble(system, state, q={…})`
+        rad/s], shape (6, *batch); it replaces the speeds of the joint that places the body
+    start: a state of the system, such as the state of `build`; coordinates without q keep its
+        values: `system.state(q={"elbow": 0.3}, start=state)` moves the elbow alone. Joints that
+        follow the elbow through a transmission or a loop need q too, or
+        `assemble(system, state, q={…})`
     rough: the state is a guess for `assemble`: joints may be open, coordinates outside their
         limits, and q and qd of joints that close loops need not fit
 

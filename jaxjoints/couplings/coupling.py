@@ -77,24 +77,23 @@ class CouplingRows:
 class Coupling(ABC):
     """Base of all couplings: a frozen record (`struct`) whose leaves are its parameters.
 
-    A subclass states `dof` and writes `pose` and `rows`; `Chart` and `Residual` write `rows`
-    themselves. All other methods have defaults. Methods are pure functions of one joint; the
-    library maps them over joints and environments. Every number that a coupling uses should be one
-    of its fields. The builder warns of a JAX array that a method takes from a closure or a global:
-    such an array gets no gradient and is the same in all environments.
+    A subclass states `dof` and writes `pose` and `rows`; `Chart` and `Residual` derive `rows`. All
+    other methods have defaults. Methods are pure functions of one joint; the library maps them over
+    joints and environments. Make every number a field. A closed-over JAX array gets no gradient
+    and is the same in all environments; the builder warns.
 
     dof: number of coordinates k
-    batched: True where `pose`, `coordinates` and `rows` accept trailing batch axes, being written
-        in components (see `spatial`); the library then need not map them
+    batched: True where `pose`, `coordinates` and `rows` are written in components (see `spatial`)
+        and accept trailing batch axes; the library then does not map them
     velocity_rows: number of components of `velocity_residual`, which is never batched
     acceleration_rows: number of components of `acceleration_residual`, which is never batched
     lower_pair: True where the span of S is the same in C at all poses of the surface, and C stays
         on the surface while its origin goes straight on and C turns at a constant angular velocity
         of this span: a hinge, a slider, a screw, a ball, a plane, with axes through C's origin
-    regular: True where `pose` is smooth and S has full rank at all coordinates, so that these may
-        hold the joint (see `SemiImplicitEuler`). Of a lower pair and of a regular coupling the rows
-        of G have unit length and right angles, to each other and to those of N; but for a `Chart`
-        with another `complement` or `length`
+    regular: True where `pose` is smooth and S has full rank at all coordinates, so that coordinates
+        may hold the joint (see `SemiImplicitEuler`). In a lower pair and in a regular coupling the
+        rows of G have unit length, and are at right angles to each other and to the rows of N. A
+        `Chart` with its own `complement` or `length` is an exception
     places_bodies: True where the builder may place bodies at the start by the coordinates; False
         where these do not determine a pose
     """
@@ -179,7 +178,7 @@ class Coupling(ABC):
     def wrench_rates(self, T: Pose, v: Array, q: Array | None = None, t: Any = 0.0) -> Array:
         """Ẇ while C moves from T = T_CD at the twist v, shape (6, 6).
 
-        Ẇ v is what the motion itself contributes to the second derivatives of φ and q.
+        Ẇ v is the contribution of the motion to the second derivatives of φ and q.
 
         v: twist v_CD, shape (6,)
         """
@@ -292,7 +291,7 @@ def has_orthonormal_rows(coupling: Coupling) -> bool:
 class Derived(Chart):
     """The coupling `of` reduced to its poses, with rows and coordinates derived by `Chart`.
 
-    Zero, positive directions and units are those of `of`. It serves to check rows that are written
+    Zero, positive directions and units are as in `of`. Tests compare it with rows that are written
     by hand: both must read the same coordinates and permit the same motion.
     """
 

@@ -106,12 +106,12 @@ NO_TREE = Articulation((), complete=False)
 def articulation(system: System) -> Articulation:
     """The tree of joints that are held by their coordinates, computed once for each topology.
 
-    Breadth first from the world and the bodies of prescribed motion, then from the first body of
-    what floats; a joint counts if the search reaches a new body through it. It must be a lower pair
-    or regular (`Coupling.lower_pair`, `Coupling.regular`) and hold something. It must not depend on
-    time, nor have rows at velocity or acceleration level, nor friction that follows the force along
-    another of its coordinates, nor a switch, nor softness since it was built, and not be built with
-    `tree=False`.
+    The search runs breadth first from the world and the bodies of prescribed motion, then from the
+    first body of each floating part. A joint becomes a tree joint if the search reaches a new body
+    through it, and if it is a lower pair or regular (`Coupling.lower_pair`, `Coupling.regular`) and
+    holds something. It has no dependence on time, no rows at velocity or acceleration level, no
+    friction that follows the force along another of its coordinates, no switch, and no softness
+    since the build; and it was not built with `tree=False`.
     """
     return _articulation(jax.tree.structure(system))
 
@@ -119,11 +119,12 @@ def articulation(system: System) -> Articulation:
 def velocity_products(
     mechanism: Mechanism, tree: Articulation, kinematics: Kinematics, state: State
 ) -> Array:
-    """How bodies accelerate while no ν changes: of the centre of mass of each body that a branch
-    places, beside what its base passes on, and angular, world axes, (6, branches, *batch).
+    """Acceleration of each body that a branch places while no ν changes, without the part that its
+    base passes on: of the centre of mass, and angular, world axes, (6, branches, *batch).
 
-    Both bodies accelerate in relation to what they would do if nothing held them. With u the speed
-    of the centre of mass relative to the base, at r from that of the base, it is
+    The accelerations of both bodies are relative to their motion if nothing held them. With u the
+    velocity of the centre of mass relative to the base, and r its position from the centre of mass
+    of the base, the parts are
 
         (ω + ω_base) × u + ω_base × (ω_base × r),    ω_base × ω,    and Ṡ ν.
     """

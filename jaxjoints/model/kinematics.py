@@ -68,7 +68,7 @@ class JointKinematics:
 
     T_CD: pose of C in D
     C_in_parent: pose of C about the parent's centre of mass, in its axes
-    rows: what the coupling says of T_CD, and of v_CD where it says something
+    rows: the rows of the coupling at T_CD, and at v_CD where it constrains velocities
     """
 
     T_CD: Pose
@@ -178,11 +178,11 @@ def system_kinematics(
 ) -> Kinematics:
     """Where the joints, constraints and contacts of a mechanism are in a state.
 
-    Rows at acceleration level depend on how the bodies go on without forces:
+    Rows at acceleration level depend on the motion of the bodies without the forces of rows:
 
-    transport: bodies carry their angular momentum along after the forces of a step; else these
-        include whatever turns their angular velocity
-    free: how the state changes in time without the forces of rows, in place of both
+    transport: bodies carry their angular momentum along after the forces of a step; otherwise the
+        forces of a step include the gyroscopic terms
+    free: the rate of the state without the forces of rows, in place of both
     """
     bodies = _with_fixed_world(state)
     coasting = _coasting(mechanism, bodies, transport) if free is None else _rates(free)
@@ -201,9 +201,9 @@ def system_kinematics(
 
 
 def with_unit_quaternions(state: State) -> State:
-    """A state as everything within a step and all functions of a `Mechanism` expect it.
+    """A state with quaternions of length 1, as a step and all functions of a `Mechanism` expect it.
 
-    Once for all of them: each normalization would be differentiated on its own.
+    Normalized once: each normalization would be differentiated on its own.
     """
     return replace(state, quaternion=materialize(quat_normalize(state.quaternion)))
 
@@ -336,8 +336,8 @@ class Surface:
 
 
 def surface(group: JointGroup, joint: JointKinematics) -> Surface:
-    """The surface of a group's joints: S has the speeds q̇; but for lower pairs without laws others,
-    which are regular where coordinates are not.
+    """The surface of a group's joints. The speeds of S are q̇. Lower pairs without laws have other
+    speeds, which are regular where q̇ is not.
     """
     k = group.coupling.dof
     W = joint.rows.W

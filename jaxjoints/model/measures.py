@@ -70,8 +70,8 @@ def gaps(system: System, state: State) -> Array:
 def joint_errors(system: System, state: State) -> Array:
     """Largest bilateral error of each joint [m or rad], shape (joints, *batch).
 
-    Of joints alone: `transmission_errors` and `constraint_errors` say how far these are off, and
-    `Info.error` is the largest of all.
+    Transmissions and constraints have `transmission_errors` and `constraint_errors`. `Info.error`
+    is the largest error of all three kinds.
     """
     return element_errors(*_ready(system, state))[: len(system.topology.joints)]
 
@@ -79,8 +79,9 @@ def joint_errors(system: System, state: State) -> Array:
 @public
 @read_out
 def transmission_errors(system: System, state: State) -> Array:
-    """Largest |value| of each transmission among those that it keeps at 0, in their unit, shape
-    (transmissions, *batch); 0 for one whose values all have laws.
+    """Largest |value| of each transmission among its values that are held at 0, in their unit.
+
+    Shape (transmissions, *batch); 0 for a transmission whose values all have laws.
     """
     first = len(system.topology.joints)
     errors = element_errors(*_ready(system, state))

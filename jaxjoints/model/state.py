@@ -20,10 +20,10 @@ from .table import axes, has_numbers, span, without_numbers
 
 @struct
 class RowForces:
-    """Forces of the rows in the last step, its means [N or N m], from which the next solve starts.
+    """Mean forces of the rows in the last step [N or N m], from which the next solve starts.
 
-    Both arrays are empty, (0, 0, *batch), where no force of the system is bounded: one linear solve
-    then needs no start.
+    Both arrays are empty, (0, 0, *batch), where no force of the system is bounded: then one linear
+    solve is exact and needs no start.
 
     rows: of each row, shape (rows, nodes, *batch), as in a `RowProblem`
     bounds: of each bounded law, shape (slots, coordinate rows, *batch)
@@ -41,10 +41,11 @@ class State:
     quaternion: body axes to world axes, unit, w first, shape (4, bodies, *batch)
     velocity: of the centres of mass [m/s]; omega: angular [rad/s], shape (3, bodies, *batch)
     time: [s], shape (*batch)
-    q: coordinates [m or rad], from which those that wind are continued, shape (coordinates, *batch)
-    row_forces: of the last step, from which the next solve starts, however long its step is; where
-        friction follows a normal force they bound and anchor the first pass, so that they are part
-        of the motion and differentiated. 0 in a new state
+    q: coordinates [m or rad], shape (coordinates, *batch); angles are continued from them, so that
+        they count turns
+    row_forces: forces of the last step, from which the next solve starts; 0 in a new state. Where
+        friction follows a normal force, they bound and anchor the first pass. There they are part
+        of the motion and are differentiated
     engagement: of limits with an `Engagement`, E times the number of steps since they engaged, in
         the order of q, then of the transmissions' values, then of the contacts, shape
         (coordinates + values + contacts, *batch), or (0, *batch) where no limit has one (never
@@ -91,12 +92,12 @@ STATE_RANKS = State(2, 2, 2, 2, 0, 1, RowForces(2, 2), 1)
 class Control:
     """What acts on the system from outside during a step; None for what is absent.
 
-    effort: force or moment along each coordinate [N or N m], shape (coordinates, *batch); no more
-        acts than a joint's `max_effort`
+    effort: force or moment along each coordinate [N or N m], shape (coordinates, *batch), clipped
+        to `max_effort` of the joint
     wrench: force and moment at each centre of mass, world axes, shape (6, bodies, *batch)
-    target, target_speed: values [m or rad] and speeds that laws such as motors bring the
-        coordinates to by the end of the step, shape (coordinates, *batch); without them, laws
-        follow what they were built with
+    target, target_speed: values [m or rad] and speeds to which laws such as motors bring the
+        coordinates by the end of the step, shape (coordinates, *batch); without them, laws keep
+        the targets that they were built with
     transmission_target, transmission_target_speed: the same for the values of the transmissions
         (`System.value`), shape (values, *batch)
     twist: velocity of each body of prescribed motion, at its centre of mass, world axes, shape
@@ -121,7 +122,7 @@ CONTROL_RANKS = {
 class Cause(IntEnum):
     """Why an environment stands still, or its step is not to be trusted (`Info.cause`).
 
-    It stands still, at its last good state, for these:
+    It stands still at its last good state for:
 
     CONTROL: NaN or infinity in its control
     STATE: NaN, infinity or a quaternion of zeros in the state it started from
@@ -131,7 +132,7 @@ class Cause(IntEnum):
     TIME_STEP: a time step that is not in (0, 1] s
     SOLVER: NaN after a step from sound numbers
 
-    It goes on, and its step is not to be trusted, for these:
+    It goes on, and its step is not to be trusted, for:
 
     SOLVER: a residual above a tenth of the speeds
     OPEN: a rigid joint or transmission whose error at the start of the step is above 0.5 m or rad
@@ -179,21 +180,21 @@ class Info:
 
     ok: everything is finite and the solve reached rounding, shape (*batch)
     cause: why the environment stands still or its step is of no use, a `Cause`, int32 (*batch);
-        where it stands still the rest is 0
-    effort: of the control along each coordinate, as it acted, shape (coordinates, *batch)
+        the other fields of an environment that stands still are 0
+    effort: effort of the control that acted along each coordinate, shape (coordinates, *batch)
     dt: length of the step [s], shape (*batch)
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
     friction_excess: by how much friction exceeds what the normal force of the same step allows, as
         a speed [m/s or rad/s], shape (*batch)
     error: largest bilateral error at the start of the step [m or rad], shape (*batch)
-    wrench: what each joint's rows did to its child: mean wrench during the step at C in C axes
-        [N, N m], its bilateral and law rows together, shape (6, joints, *batch)
+    wrench: mean wrench of each joint on its child during the step, at C in C axes [N, N m], of
+        bilateral rows and laws together, shape (6, joints, *batch)
     law_force: mean force of the laws on each coordinate, shape (coordinates, *batch)
     contact_force: mean force of each contact on its child along its six directions: the normal
         force [N], friction along its two tangents [N], moments of rolling and spinning friction
         [N m]; shape (6, contacts, *batch)
-    limit_force: the part of it by limits (`Limits`), positive towards larger coordinates, 0 where
-        no limit pushes, shape (coordinates, *batch)
+    limit_force: the part of `law_force` by limits (`Limits`), positive towards larger coordinates,
+        0 where no limit pushes, shape (coordinates, *batch)
     transmission_force: mean force along each value of the transmissions (`System.value`), shape
         (values, *batch)
     constraint_force: mean force of each row of the constraints (`System.rows`), shape

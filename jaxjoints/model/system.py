@@ -44,9 +44,9 @@ class System:
     """A mechanism: bodies and joints that form any graph. `SystemBuilder` makes it.
 
     A System is a tree of float arrays: `jax.grad(loss)(system)` holds the derivative with respect
-    to every number of it. Read its numbers by name with `joint`, `contact`, `transmission` and
-    `field`, and by body index from `mass`, `inertia` and `com`; change those with
-    `dataclasses.replace`. `print` and notebooks show them as tables.
+    to each of its numbers. Read numbers by name with `joint`, `contact`, `transmission` and
+    `field`. Read `mass`, `inertia` and `com` by body index, and change them with
+    `dataclasses.replace`. `print` and notebooks show tables.
 
     Importing `jaxjoints` adds methods: `with_joint`, `with_contact`, `with_transmission` and
     `with_field` change numbers by name, `with_numbers` any by its path;

@@ -1,4 +1,4 @@
-"""Arrays of a batch that a function of one environment takes from around it."""
+"""Batched arrays that a user's function of one environment captures: they are refused."""
 
 import dis
 import functools
@@ -28,11 +28,12 @@ OF_RECORD = (
 
 
 def check_captured(call: str, what: str, function: Any, batch: tuple[int, ...], hint: str) -> None:
-    """Raise ValueError for a function of one environment with arrays around it that may have the
-    batch axes: it would see those of all environments at once.
+    """Raise ValueError for a function of one environment that captures arrays with the batch axes.
+
+    Such a function would see the arrays of all environments at once.
 
     call: name of the public function; what: the function in it, for errors
-    function: what is bound to it by `partial` is declared, and shared by all environments
+    function: arrays bound to it by `partial` are allowed, and shared by all environments
     hint: what to do with such arrays
     """
     # A batch of one has no other environments.
@@ -48,7 +49,7 @@ def check_captured(call: str, what: str, function: Any, batch: tuple[int, ...], 
 
 
 def noted(what: str, state: State, function: Callable, *arguments: Any) -> Any:
-    """The result of a function of environments; errors about shapes say what it sees of each.
+    """The result of a function of environments; errors about shapes name the shape of one of them.
 
     state: of all environments
     """
@@ -64,7 +65,7 @@ def noted(what: str, state: State, function: Callable, *arguments: Any) -> Any:
 
 
 def _surroundings(function: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Names and values that a function, and those that it calls, take from around them."""
+    """Names and values that a function, and the functions that it calls, capture."""
     while isinstance(function, functools.partial):
         function = function.func
     if isinstance(function, types.MethodType):

@@ -26,7 +26,7 @@ class Inputs:
 
     system: the environment's own numbers
     shared, batched, memory: as in the `Controller`, without batch axes
-    key: a random key of its own for each environment and each control interval, or None
+    key: a random key, different for each environment and each control interval, or None
     """
 
     system: System
@@ -41,16 +41,16 @@ class Controller:
     """A control law with parameters, memory and noise, for `controls` of a `rollout`.
 
     function(state, inputs) returns the `Control` of one environment for one control interval, or
-    (Control, memory) where the controller has a memory. It sees no batch axes. All numbers that
-    change between calls belong into the fields: they may be differentiated and changed without
-    another compilation. So define the function once, not anew for each rollout.
+    (Control, memory) where the controller has a memory. It sees no batch axes. Define the function
+    once, not anew for each rollout. Put all numbers that change between calls into the fields: they
+    may be differentiated, and changed without another compilation.
 
     shared: a tree of arrays that all environments share, such as the weights of a network
     batched: a tree of arrays with the batch axes at the end, such as a gain for each environment
     memory: a tree of arrays with the batch axes at the end, what the controller starts from
     key: a random key (`jax.random.key`) for noise that depends neither on the batch size nor on
         tiles
-    interval: number of the control interval that comes next, which keys depend on
+    interval: number of the next control interval; keys depend on it
 
     >>> import jax
     >>> from jaxjoints import Control, Controller, Hinge, SystemBuilder, rollout

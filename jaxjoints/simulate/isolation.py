@@ -1,9 +1,9 @@
 """Isolation of bad environments: they stand still, and nothing of them reaches the others.
 
-Values of environments never mix, so it is enough to mask those of a bad one after the step. Not so
-derivatives: in reverse a NaN times a cotangent of 0 is NaN, and sums over environments carry it to
-whatever they share. So derivatives of a bad environment are taken at a safe state, that of a good
-environment.
+Values of environments never mix, so masking a bad environment after the step is enough for values.
+Derivatives do mix: in reverse, NaN times a cotangent of 0 is NaN, and sums over environments carry
+the NaN to shared numbers. So a bad environment is differentiated at a safe state, the state of a
+good environment.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Read-outs: the results of a step by the names of joints and bodies, as one typed record.
 
-Forces are means over the step. Poses, coordinates, speeds, energy and momentum are those at its
-end.
+Forces are means over the step. Poses, coordinates, speeds, energy and momentum hold at the end of
+the step.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ class Energies:
 
 @struct
 class Readings:
-    """The results that a `Readout` selects, by names; None for those that it does not.
+    """The results that a `Readout` selects, by names; None for results that it does not select.
 
     coordinates: of joints [m or rad], shape (dof, *batch)
     speeds: of the coordinates of joints [m/s or rad/s], shape (dof, *batch); of contacts along
@@ -62,12 +62,12 @@ class Readings:
     gaps: of contacts [m], shape (*batch)
     reactions: force and moment of a joint or contact on its child, see `reaction`, shape
         (6, *batch)
-    efforts: those of the control that acted, by joint [N or N m], shape (dof, *batch)
+    efforts: efforts of the control that acted, by joint [N or N m], shape (dof, *batch)
     forces: of all laws of a joint along each of its coordinates [N or N m], shape (dof, *batch); of
         a contact along its directions, see `Info.contact_force`, shape (6, *batch)
-    limits: of the limits alone, by joint [N or N m], positive towards larger coordinates, shape
-        (dof, *batch). Where no limit acts it is 0 to rounding, or what the solver's smoothing
-        leaves
+    limits: forces of the limits alone, by joint [N or N m], positive towards larger coordinates,
+        shape (dof, *batch). Where no limit acts the force is 0 to rounding, or the remainder of the
+        solver's smoothing
     poses: of the body frames in the world, by body
     energy: by kind
     momentum: linear [kg m/s], then angular about the world's origin [kg m²/s], shape (6, *batch)
@@ -234,17 +234,17 @@ def reaction(
     """Mean force [N] and moment [N m] of a joint or contact on its child during a step, shape
     (6, *batch).
 
-    Bilateral rows and laws are both in it. The joint exerts the opposite on the parent.
+    The result includes bilateral rows and laws. The joint exerts the opposite on the parent.
 
-    state, info: those that `step` returned. `info` holds the wrench in the axes of C at the start
-        of the step, of a contact the forces along its directions there, and the poses of `state`
-        turn it into other axes; with the state from before the step, these axes and moments are
-        exact for its start
+    state, info: as `step` returned them. `info` holds the wrench in the axes of C at the start of
+        the step (for a contact, the forces along its directions there). The poses of `state` turn
+        it into other axes. With the state from before the step, axes and moments are exact for
+        the start of the step
     joint: name of the joint or contact
-    axes: frame whose axes the result is in: "C", "child" (the child's body frame), "parent" (the
-        parent's) or "world"
-    point: that the moment refers to: "C", the origin of C; "origin", the origin of the frame
-        `axes`; or a point in that frame [m], shape (3,)
+    axes: frame of the components: "C", "child" (the child's body frame), "parent" (the parent's
+        body frame) or "world"
+    point: reference point of the moment: "C", the origin of C; "origin", the origin of the frame
+        `axes`; or a point in the frame `axes` [m], shape (3,)
 
     Raises: ValueError for unknown axes and for a point of another form.
     """

@@ -101,8 +101,8 @@ def rollout(
 ) -> tuple[State, Any] | tuple[State, Any, Controller]:
     """Many steps in one compiled loop, for one environment or a batch (batch axes last).
 
-    An environment that turns bad (see `Cause`) stands still from there on at its last good state,
-    with `Info.ok` false, without effect on others; no gradient flows through it.
+    An environment that turns bad (see `Cause`) stands still at its last good state from then on,
+    with `Info.ok` false. It has no effect on other environments, and no gradient flows through it.
 
     controls: a `Control` whose arrays have a time axis in front, one entry per control interval;
         or a function of one environment's state; or a `Controller`, which has parameters, memory
@@ -110,17 +110,16 @@ def rollout(
     dt: time step [s]; steps: how many (may be left out if `controls` are arrays)
     substeps: steps per control interval, the control held in between
     record_every: steps per record; it divides `substeps` or is a multiple of it
-    record: what to keep of (state, info), the state by default; `lambda state, info: (state, info)`
-        keeps both, of the last step before each record; or what a `readout` names. Time comes first
-        in the result
-    checkpoint: for reverse differentiation, None keeps the state at every step, from which the step
-        is computed again; an integer n keeps a state for every n steps, or for fewer where n is no
-        multiple of `record_every`, and computes the steps between once more, for bounded memory
-    tile: environments that run through all steps together. By default, on a CPU, as many as stay
-        in a core's cache (fewer where contacts have friction); elsewhere all of them. Results do
-        not depend on it. After `use_all_cores` tiles are dealt out to all cores, if these divide
-        the batch. A state that is spread over devices stays where it is: each device computes the
-        environments that it holds
+    record: what to keep: a function of (state, info) of the last step before each record, or a
+        `readout`; the state by default. `lambda state, info: (state, info)` keeps both. Time is the
+        first axis of the result
+    checkpoint: for reverse differentiation. None keeps the state at every step and computes each
+        step again. An integer n keeps one state for every n steps, or for fewer where n is no
+        multiple of `record_every`, and computes the steps in between once more: bounded memory
+    tile: number of environments that run through all steps together. The default on a CPU is as
+        many as stay in a core's cache, elsewhere all of them. Results do not depend on it. After
+        `use_all_cores` all cores share the tiles, if the number of cores divides the batch. A
+        state that is spread over devices stays there: each device computes its environments
     scheme: integrator
     control_policy: as for `step`
 
@@ -128,8 +127,8 @@ def rollout(
     half of the time and runs at a half to a quarter of the speed. Within `jax.jit` every rollout is
     compiled fully: for one that is called many times.
 
-    Returns: the final state, and the records stacked over time; where `controls` is a `Controller`,
-        third this as it is at the end, from which another rollout goes on
+    Returns: the final state, and the records stacked over time; third, where `controls` is a
+        `Controller`, the controller at the end, with which another rollout goes on
     Raises: ValueError for a time step out of (0, 1] s and for counts or axes that do not fit
     Warns: where the scheme finds the start too stiff for the time step (`RungeKutta`); where a
         program is compiled again only because a function is defined anew; where cores cannot share

@@ -45,10 +45,10 @@ def project(
     """State with its positions moved onto the joints' surfaces, by the least M-weighted motion.
 
     iterations: Newton steps; each squares the error
-    velocities: whether these too change, as little as possible, to what the joints allow there
+    velocities: whether velocities too move onto the surfaces, by the least M-weighted change
 
-    Warns: outside of `jit`, a joint, transmission or constraint that is still open after them by
-        1e-3 m or rad, or by a tenth of what it was, by name.
+    Warns: outside of `jit`, by name, of a joint, transmission or constraint whose remaining error
+        exceeds 1e-3 m or rad, or a tenth of its error before.
     """
     iterations = read_count("project", "iterations", iterations)
     system, state, _ = entered("project", system, state)
@@ -62,10 +62,10 @@ def project(
 def coordinate_speeds(system: System, state: State) -> Array:
     """Speeds q̇ [m/s or rad/s] of all coordinates on the joints' surfaces, (coordinates, *batch).
 
-    After a step, velocities lie on the surfaces where the step began. So q̇ is N v_CD of velocities
-    that are changed, by the least M-weighted change, to what joints and transmissions allow where
-    the bodies are now. The next step makes that change anyway: a state made anew of coordinates and
-    speeds moves on as this one.
+    Velocities of joints held by rows lie on the surfaces where the last step began. So q̇ is N v_CD
+    after the least M-weighted change that moves the velocities onto the surfaces where the bodies
+    are now. The next step makes this change anyway. A state made from these coordinates and speeds
+    therefore moves on as this state does.
     """
     return _all_speeds(*entered("coordinate_speeds", system, state)[:2])
 
