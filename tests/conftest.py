@@ -4,6 +4,8 @@ import os
 
 # Read by JAX when it is first imported, here or in a subprocess that a test starts.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# The command line would keep compiled programs in the folder of the user who runs the tests.
+os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "0")
 
 import ctypes
 import gc

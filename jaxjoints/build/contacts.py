@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import jax.numpy as jnp
-
 from ..algebra.calls import public
-from ..algebra.compiler import is_traced
+from ..algebra.compiler import is_traced, quickly
 from ..algebra.spatial import Pose
 from ..couplings.contact import DIRECTIONS, NORMAL, Contact, ContactGeometry, ContactPoint
 from ..couplings.shapes import Shape, candidates, no_gap_function
@@ -74,8 +72,8 @@ def add_contact(
             geometry,
             child,
             parent,
-            frame_C @ in_shape_C,
-            frame_D @ in_shape_D,
+            _within(frame_C, in_shape_C),
+            _within(frame_D, in_shape_D),
             checked,
             read_switch(owner, enabled),
         )
@@ -123,10 +121,15 @@ def _contact_points(
         raise ValueError(f"{owner}: {no_gap_function(shape_C, shape_D)}")
     points = []
     for part_C, origin_C, part_D, origin_D in pairs:
-        origins = (jnp.asarray(origin, precision()) for origin in (origin_C, origin_D))
         geometry = float_leaves(owner, Contact(part_C, part_D))
-        points.append((geometry, *map(Pose.translation, origins)))
+        points.append((geometry, *(read_pose(owner, "origin", x) for x in (origin_C, origin_D))))
     return points
+
+
+@quickly
+def _within(frame: Pose, shape: Pose) -> Pose:
+    """Pose of a shape's part in a body frame."""
+    return frame @ shape
 
 
 def _as_given(owner: str, geometry: Any, shape_D: Any) -> tuple[ContactGeometry, Pose, Pose]:

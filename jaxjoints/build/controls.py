@@ -10,6 +10,8 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
+from ..algebra.compiler import is_traced
+from ..algebra.devices import on_several
 from ..algebra.options import near_matches
 from ..algebra.pytree import expand_trailing
 from ..model.groups import JointGroup, TransmissionGroup
@@ -263,6 +265,13 @@ def _filled(field: str, shape: tuple[int, ...], parts: list[tuple[Any, Array]]) 
     shape: without batch axes; parts: an index of this array and the value there
     """
     batch = common_batch(field, [value.shape[1:] for _, value in parts])
+    values = [value for _, value in parts]
+    if not is_traced(values) and not on_several(values):
+        # By NumPy: JAX would compile a program for each shape and place.
+        known = np.zeros((*shape, *batch), precision())
+        for index, value in parts:
+            known[index] = np.asarray(expand_trailing(value, 1, len(batch)))
+        return jnp.asarray(known)
     filled = jnp.zeros((*shape, *batch), precision())
     for index, value in parts:
         filled = filled.at[index].set(expand_trailing(value, 1, len(batch)))

@@ -184,20 +184,11 @@ def start_state(
             slip, size = _slip(*joints[j], *between, batch=axes)
             _warn_of_slip(joint, kind, slip, size)
 
-    position, quaternion, linear, angular = _at_centres(
-        [motions[i] for i in range(len(bodies))], wide.com, batch=batch
-    )
-    flat = [jnp.broadcast_to(coordinates[j], (end.dof, *batch)) for j, end in enumerate(ends)]
-    flat.append(jnp.zeros((0, *batch), precision()))
-    state = State(
-        position=position,
-        quaternion=quaternion,
-        velocity=linear,
-        omega=angular,
-        time=jnp.zeros(batch, precision()),
-        q=jnp.concatenate(flat, axis=0),
-        row_forces=no_forces(system, batch, precision()),
-        engagement=jnp.zeros((engagement_size(system), *batch), precision()),
+    state = _start(
+        [motions[i] for i in range(len(bodies))],
+        [coordinates[j] for j in range(len(ends))],
+        system,
+        batch=batch,
     )
     if state.engagement.size:
         state = replace(state, engagement=_engaged(wide, state))
@@ -222,14 +213,12 @@ def _read_start(system: System, start: State | None) -> tuple[dict[str, Array], 
             f"start has positions and q of shapes {start.position.shape} and {start.q.shape}; "
             f"those of this system are {wanted[0]} and {wanted[1]}, and batch axes may follow"
         )
-    coordinates, poses = _standing(system, start)
-    q = {name: coordinates[system.coordinate(name)] for name in topology.joints}
-    return q, {name: Pose(poses.p[:, i], poses.q[:, i]) for i, name in enumerate(topology.bodies)}
+    return _standing(system, start)
 
 
 @quickly
-def _standing(system: System, state: State) -> tuple[Array, Pose]:
-    """Coordinates of all joints, and poses of all body frames in the world."""
+def _standing(system: System, state: State) -> tuple[dict[str, Array], dict[str, Pose]]:
+    """Coordinates of all joints, and poses of all body frames in the world, by name."""
     batch = batch_shape(system, state, None)
 
     def full(leaf, rank):
@@ -239,7 +228,10 @@ def _standing(system: System, state: State) -> tuple[Array, Pose]:
     state = with_unit_quaternions(jax.tree.map(full, state, STATE_RANKS))
     mechanism = mechanism_of(system, len(batch))
     kinematics = system_kinematics(mechanism, state)
-    return joint_coordinates(mechanism, kinematics, state), body_poses(system, state)
+    coordinates, poses = joint_coordinates(mechanism, kinematics, state), body_poses(system, state)
+    topology = system.topology
+    q = {name: coordinates[system.coordinate(name)] for name in topology.joints}
+    return q, {name: Pose(poses.p[:, i], poses.q[:, i]) for i, name in enumerate(topology.bodies)}
 
 
 # A method where users look for it, `system.state(q=…)`: a system knows nothing of what builds it.
@@ -278,16 +270,16 @@ def _along_laws(system: System, state: State) -> Iterator[tuple[Group, np.ndarra
         yield group, value_indices(system, group), value
     if system.contacts:
         for group, gap in zip(system.contacts, _gaps(system, state), strict=True):
-            yield group, contact_indices(system, group), gap[None]
+            yield group, contact_indices(system, group), gap
 
 
 @quickly
 def _gaps(system: System, state: State) -> list[Array]:
-    """Gaps of the contacts of each group [m], (contacts, *batch)."""
+    """Gaps of the contacts of each group [m], (1, contacts, *batch)."""
     mechanism = prepare(system, state.time.ndim)
     contacts = system_kinematics(mechanism, with_unit_quaternions(state)).contacts
     gaps = [contact.frame.gap for contact in contacts]
-    return [jnp.broadcast_to(gap, (*gap.shape[:1], *state.time.shape)) for gap in gaps]
+    return [jnp.broadcast_to(gap, (*gap.shape[:1], *state.time.shape))[None] for gap in gaps]
 
 
 @dataclass(frozen=True)
@@ -364,11 +356,13 @@ def _slip(coupling, frame_C, frame_D, child, parent, *, batch):
 
 
 @partial(quickly, static_argnames="batch")
-def _at_centres(motions, com, *, batch):
-    """Positions and quaternions of all centres of mass, their velocities and angular velocities.
+def _start(motions, coordinates, system, *, batch):
+    """The state of bodies and joints that move so.
 
     motions: of each body the pose of its frame, and its twist in body axes at the frame's origin
+    coordinates: of each joint
     """
+    com = expand(system.com, [2], len(batch))
 
     def stacked(*parts):
         full = [jnp.broadcast_to(x, (x.shape[0], *batch)) for x in parts]
@@ -376,7 +370,17 @@ def _at_centres(motions, com, *, batch):
 
     T, twist = jax.tree.map(stacked, *motions)
     twist = transform_twist(Pose.translation(com), twist)
-    return T.apply(com), T.q, T.rotate(twist[:3]), T.rotate(twist[3:])
+    flat = [jnp.broadcast_to(q, (q.shape[0], *batch)) for q in coordinates]
+    return State(
+        position=T.apply(com),
+        quaternion=T.q,
+        velocity=T.rotate(twist[:3]),
+        omega=T.rotate(twist[3:]),
+        time=jnp.zeros(batch, precision()),
+        q=jnp.concatenate([*flat, jnp.zeros((0, *batch), precision())], axis=0),
+        row_forces=no_forces(system, batch, precision()),
+        engagement=jnp.zeros((engagement_size(system), *batch), precision()),
+    )
 
 
 def _body_twist(T: Pose, velocity: Array) -> Array:
@@ -563,13 +567,14 @@ def _warn_of_limits(system: System, state: State) -> None:
     for group, _, q in _along_laws(system, jax.tree.map(np.asarray, state)):
         known, what = names[type(group)]
         # Of a contact the gap alone has a value.
+        q = np.asarray(q)
         for law in (law for law in group.laws if law.coordinate < len(q)):
             sides = next((x for kind, x in BOUNDS.items() if isinstance(law, kind)), ())
             for field, sign in sides:
                 bound = getattr(law, field)
                 if bound is None:
                     continue
-                values = np.asarray(q[law.coordinate])
+                values = q[law.coordinate]
                 bounds = np.asarray(bound) + 0 * values
                 gap = sign * (values - bounds)
                 outside = gap < -rounding * (1 + np.abs(bounds))

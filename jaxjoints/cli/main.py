@@ -17,6 +17,7 @@ from ..model.system import System
 from ..simulate.tiles import use_all_cores
 from ..tools.diagnosis import diagnose
 from ..viewing.page import view
+from .programs import keep_programs
 from .robots import chain, load
 from .runs import Run, kicked, simulated, timed
 
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     be used, said in one line on the error stream; 130: interrupted
     """
     options = _parser().parse_args(arguments)
+    keep_programs()
     try:
         with jax.enable_x64(options.float64), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)

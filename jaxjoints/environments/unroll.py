@@ -1,7 +1,6 @@
 """Policies: many steps of a batch in one compiled loop with restarts, and as a `Controller`."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,8 +11,10 @@ from jax.tree_util import Partial
 from ..algebra.calls import public
 from ..algebra.compiler import scan
 from ..algebra.devices import computed_where, dealt_out, placement
+from ..algebra.progress import compiled
 from ..algebra.pytree import map_trailing, replace, struct
 from ..model.state import Control, State
+from ..model.table import in_words
 from ..simulate.compilation import warn_of_compilation, warn_of_placement
 from ..simulate.controller import Controller, Inputs
 from ..simulate.door import read_count
@@ -130,7 +131,12 @@ def _acting(state: State, inputs: Inputs) -> Control:
     return environment.control(policy(parameters, obs, inputs.key))
 
 
-@partial(jax.jit, static_argnames=("steps", "tile", "placed"))
+def _described(environment: Environment, episode: Episode, *_: Any, steps: int, **__: Any) -> str:
+    name = in_words(f"unroll of {type(environment).__name__}", environment.system)
+    return f"{name}, {episode.done.size} environments, {steps} steps"
+
+
+@compiled(_described, static_argnames=("steps", "tile", "placed"))
 def _unroll(
     environment: Environment,
     episode: Episode,

@@ -1,9 +1,9 @@
 """Parameters of a mechanism from recorded motion, each with its standard deviation."""
 
+from ..algebra.progress import Progress
 from ..build.numbers import BodyInertia
 from .fit import Fit, fit
 from .motion import Motion, pose_residuals
-from .progress import Progress
 from .recording import Recording
 from .search import Identified, identify
 from .unknowns import Direction, Inertial, Orientation, Positive, Unknown

@@ -13,6 +13,7 @@ from jax import Array
 
 from ..algebra.calls import public
 from ..algebra.options import brief, check_count, check_key
+from ..algebra.progress import with_progress
 from ..algebra.pytree import replace, static, struct
 from ..model.measures import coordinates
 from ..model.state import State
@@ -51,6 +52,7 @@ class Fit(NamedTuple):
 
 
 @public
+@with_progress("mean square")
 def fit(
     system: System,
     unknowns: Mapping[str, Parameter],

@@ -1,6 +1,6 @@
 """The least sum of squared residuals, searched from many starts at once, and its uncertainties."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +13,7 @@ from jax.tree_util import Partial
 
 from ..algebra.calls import public
 from ..algebra.devices import on_each_device
+from ..algebra.progress import compiled, with_progress
 from ..algebra.pytree import struct
 from ..simulate.tiles import all_devices
 from .unknowns import Inertial, Parameter, deviations
@@ -23,6 +24,10 @@ PRIOR_DEVIATION = 12**-0.5
 EQUALLY_GOOD = 9.0
 # A combination of numbers counts as undetermined if the recording takes less from its deviation.
 LEFT_OPEN = 0.5
+# A share that is nearer than that to 0 or 1 is at the end of its range.
+AT_END = 1e-6
+# A share that moves by less in the last step has settled, unless its deviation is larger.
+SETTLED = 1e-3
 # Largest change of a share in one Levenberg-Marquardt step.
 LONGEST = 0.5
 # How often a step may change its mind about which shares rest at an end of their ranges.
@@ -73,6 +78,8 @@ class Identified(NamedTuple):
         deviations are more than half of the deviations before the recording
     unknowns: the unknowns of the search, by name
     best: all shares of the values, shape (shares,)
+    remarks: numbers that lie at an end of their range, and those that still moved when the steps
+        were over. One sentence for each
     """
 
     values: dict[str, Any]
@@ -86,6 +93,7 @@ class Identified(NamedTuple):
     left_open: tuple[str, ...]
     unknowns: dict[str, Parameter]
     best: np.ndarray
+    remarks: tuple[str, ...] = ()
 
     @property
     def correlations(self) -> np.ndarray:
@@ -114,7 +122,7 @@ class Identified(NamedTuple):
                 lines.append(f"{label:<40} {number:>12.6g} ± {deviation:.2g}")
         starts = self.losses.shape[-1]
         lines.append(f"{self.converged} of {starts} starts end here, mean square {self._mean:.3g}")
-        return "\n".join([*lines, *self.left_open])
+        return "\n".join([*lines, *self.remarks, *self.left_open])
 
     @property
     def _mean(self) -> float:
@@ -149,6 +157,7 @@ class Residuals:
 
 
 @public
+@with_progress("mean square")
 def identify(
     residual: Residual,
     unknowns: Mapping[str, Parameter],
@@ -216,6 +225,8 @@ class Search:
         """call: name of the function, for errors; total: number of evaluations in all."""
         self.call, self.problem, self.unknowns = call, problem, unknowns
         self.total, self.report, self.losses = total, report, []
+        # How far the last polishing step moved each share of each start.
+        self.last: np.ndarray | None = None
 
     def evaluated(self, z: Array, follow: float) -> Linearized:
         """The problem at shares z, as NumPy arrays.
@@ -258,6 +269,7 @@ class Search:
             tried = wide(self.evaluated(tried_z, follow))
             # A comparison with NaN is false: a step to a cost that is not finite is rejected.
             better = tried.cost < np.nan_to_num(best.cost, nan=np.inf)
+            self.last = np.where(better[None], np.abs(np.asarray(tried_z) - np.asarray(z)), 0.0)
             z = jnp.where(better[None], tried_z, z)
             both = zip(tried, best, strict=True)
             best = Linearized(*(np.where(better, new, old) for new, old in both))
@@ -295,7 +307,25 @@ class Search:
             left_open=_left_open(names, covariance),
             unknowns=self.unknowns,
             best=np.asarray(z[:, winner]),
+            remarks=(
+                *_at_ends(self.unknowns, names, np.asarray(z[:, winner])),
+                *self._unsettled(names, spread, winner),
+            ),
         )
+
+    def _unsettled(self, names: tuple[str, ...], spread: np.ndarray, winner: int) -> Iterator[str]:
+        """A sentence for the share that moved farthest in the last step, if that is far."""
+        if self.last is None:
+            return
+        moved = self.last[:, winner]
+        far = np.where(moved > np.maximum(SETTLED, spread), moved, 0.0)
+        if far.any():
+            i = int(np.argmax(far))
+            cut = " as far as a step goes" if far[i] >= LONGEST * (1 - SETTLED) else ""
+            yield (
+                f"not settled: the last step moved {names[i]} by {far[i]:.2g} of its range{cut}; "
+                "take more polish"
+            )
 
 
 def sizes(unknowns: Mapping[str, Parameter]) -> list[int]:
@@ -318,7 +348,7 @@ def values_at(unknowns: Mapping[str, Parameter], z: Array) -> dict[str, Any]:
     return {name: unknowns[name].value(share) for name, share, _ in shares_of(unknowns, z)}
 
 
-@jax.jit
+@compiled(lambda problem, unknowns, z, _: f"a search of {len(z)} numbers from {z.shape[-1]} starts")
 def _linearized(
     problem: Problem, unknowns: dict[str, Parameter], z: Array, follow: Array
 ) -> Linearized:
@@ -400,6 +430,19 @@ def _parts(name: str, value: Any) -> list[tuple[str, float]]:
         for path, leaf in leaves
         for place, number in np.ndenumerate(leaf)
     ]
+
+
+def _at_ends(
+    unknowns: Mapping[str, Parameter], names: tuple[str, ...], best: np.ndarray
+) -> Iterator[str]:
+    """Sentences on the shares that lie at an end of their ranges."""
+    for label, share in zip(names, best, strict=True):
+        if min(share, 1 - share) > AT_END:
+            continue
+        end = "lower" if share < 0.5 else "upper"
+        unknown = unknowns.get(label)
+        number = f", {float(unknown.value(share)):.6g}" if unknown is not None else ""
+        yield f"{label} lies at the {end} end of its range{number}: widen it, or look why"
 
 
 def _left_open(names: tuple[str, ...], covariance: np.ndarray) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ from jax.sharding import NamedSharding
 from ..algebra.compiler import is_traced, quickly, traces_constants
 from ..algebra.devices import on_each_device, placement
 from ..algebra.options import brief
+from ..algebra.progress import compiled
 from .state import STATE_RANKS, Control, State, check_one_time, control_ranks
 from .system import System
+from .table import in_words
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -85,7 +87,11 @@ def _on_device(leaf: Any) -> jax.Array:
     return leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)
 
 
-@partial(quickly, static_argnums=(0, 1, 2))
+@compiled(
+    lambda function, *given: in_words(function.__name__.strip("_").replace("_", " "), given[2]),
+    compiler=quickly,
+    static_argnums=(0, 1, 2),
+)
 def _read_out(
     function: Callable,
     placed: NamedSharding | None,

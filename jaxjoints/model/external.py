@@ -1,6 +1,7 @@
 """External wrenches on bodies: the sum of those of `Control` and of fields."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
+from ..algebra.compiler import quickly
 from ..algebra.places import add_at
 from ..algebra.pytree import expand, map_trailing, overrides, replace
 from ..algebra.rotation import cross
@@ -44,10 +46,22 @@ def wrench_at(
     """
     if axes not in ("world", "body"):
         raise ValueError(f"wrench_at: axes {axes!r} must be 'world' or 'body'")
-    b, batch = system.body(body), state.time.ndim
-    moment = jnp.zeros(3) if moment is None else moment
+    b, dtype = system.body(body), state.position.dtype
+    moment = np.zeros(3) if moment is None else moment
     force, point, moment = (
-        expand(jnp.asarray(x, state.position.dtype), [1], batch) for x in (force, point, moment)
+        x if isinstance(x, jax.Array) else np.asarray(x, dtype) for x in (force, point, moment)
+    )
+    return _wrench_at(system, state, b, force, moment, point, axes=axes)
+
+
+@partial(quickly, static_argnames="axes")
+def _wrench_at(
+    system: System, state: State, b: Any, force: Any, moment: Any, point: Any, *, axes: str
+) -> Array:
+    """See `wrench_at`; b: index of the body, which may be traced."""
+    batch, dtype = state.time.ndim, state.position.dtype
+    force, point, moment = (
+        expand(jnp.asarray(x, dtype), [1], batch) for x in (force, point, moment)
     )
     pose = Pose(state.position[:, b], quat_normalize(state.quaternion[:, b]))
     arm = pose.rotate(point - expand(system.com, [2], batch)[:, b])

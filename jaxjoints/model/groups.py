@@ -1,7 +1,7 @@
 """What a System consists of: static facts, and groups of joints, contacts and so on."""
 
 import dataclasses
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.compiler import quickly
 from ..algebra.pytree import replace, static, struct
 from ..algebra.spatial import Pose
 from ..couplings.contact import ContactGeometry
@@ -118,7 +119,12 @@ def with_entry(stacked: Any, i: int, value: Any, rank: int) -> jax.Array:
     rank: of the stacked leaf without batch axes; its last axis is that of elements
     """
     stacked = jnp.asarray(stacked)
-    value = jnp.asarray(value, stacked.dtype)
+    return _with_entry(stacked, i, jnp.asarray(value, stacked.dtype), rank=rank)
+
+
+@partial(quickly, static_argnames="rank")
+def _with_entry(stacked: jax.Array, i: Any, value: jax.Array, *, rank: int) -> jax.Array:
+    """See `with_entry`; i may be traced, so that one program serves all elements."""
     extra = value.ndim - (rank - 1)
     if stacked.ndim == rank and extra:
         stacked = stacked.reshape(stacked.shape + (1,) * extra)

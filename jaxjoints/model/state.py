@@ -5,6 +5,7 @@ Components lead, then bodies or joints, and batch axes trail.
 
 import dataclasses
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
+from ..algebra.compiler import quickly
 from ..algebra.options import brief, check_count
 from ..algebra.pytree import struct
 from .table import axes, has_numbers, span, without_numbers
@@ -241,7 +243,9 @@ class Info:
             lines.append(f"Not ok: {where} residual above rounding; the solve is approximate.")
         elif ok.size == 1 and ok.all():
             lines.append("The step is sound.")
-        residual, error = (float(np.max(x, initial=0.0)) for x in (self.residual, self.error))
+        residual, error = (
+            float(np.max(np.asarray(x), initial=0.0)) for x in (self.residual, self.error)
+        )
         lines.append(f"Largest residual {residual:.2g} m/s or rad/s.")
         lines.append(f"Largest joint error {error:.2g} m or rad.")
         return "\n".join(filter(None, lines))
@@ -278,6 +282,11 @@ def replicate(state: State, *batch: int) -> State:
     check_one_time("replicate", state)
     for size in batch:
         check_count("replicate", "batch", size, 1)
+    return _replicated(state, batch=batch)
+
+
+@partial(quickly, static_argnames="batch")
+def _replicated(state: State, *, batch: tuple[int, ...]) -> State:
     return jax.tree.map(
         lambda x: jnp.broadcast_to(x.reshape(x.shape + (1,) * len(batch)), x.shape + batch), state
     )

@@ -110,7 +110,10 @@ def described(system: Any, world: str) -> Description:
         return Description([without_numbers(system)])
     extra = [leaf.shape[rank:] for leaf, rank in zip(leaves, topology.ranks, strict=True)]
     batch = max(extra, key=len, default=())
-    first = [leaf[(..., *(0,) * len(axes))] for leaf, axes in zip(leaves, extra, strict=True)]
+    # By NumPy: JAX would compile a program for each shape and place.
+    first = [
+        np.asarray(leaf)[(..., *(0,) * len(axes))] for leaf, axes in zip(leaves, extra, strict=True)
+    ]
     system = jax.tree.unflatten(structure, first)
     counts = [
         count(len(topology.bodies), "body", "bodies"),
@@ -240,6 +243,11 @@ def _text(value: Any) -> str:
 def count(n: int, one: str, many: str | None = None) -> str:
     """A number of things in words."""
     return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def in_words(what: str, system: Any) -> str:
+    """What is done with a system, such as "rollout of 12 bodies"."""
+    return f"{what} of {count(len(system.topology.bodies), 'body', 'bodies')}"
 
 
 def _text_table(table: Table) -> str:

@@ -11,6 +11,7 @@ from jax import Array
 
 from ..algebra.calls import public
 from ..algebra.options import check_count
+from ..algebra.progress import with_progress
 from ..simulate.isolation import chosen
 from .path import Multipliers, sloped
 from .plan import Outcome, Plan, Report, Search, in_rounds
@@ -18,6 +19,7 @@ from .problem import Problem, Task, first_controls, prepared
 
 
 @public
+@with_progress("cost")
 def shooting(
     problem: Problem,
     guess: Any = None,

@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.progress import compiled
 from ..algebra.pytree import expand, map_trailing, replace, struct
 from ..model.state import Control, Info, State
+from ..model.table import in_words
 from ..simulate.rollout import rollout
 from ..simulate.surface import coordinate_speeds
 from .problem import Knot, Task
@@ -90,7 +92,7 @@ def valued(task: Task, knots: Knot, u: Array, multipliers: Multipliers) -> Worth
     return Worth(cost, augmented, jnp.maximum(jnp.max(worst, axis=0), end_worst))
 
 
-@jax.jit
+@compiled(lambda task, *_: in_words(f"plan over {task.horizon} intervals", task.system))
 def sloped(task: Task, u: Array, multipliers: Multipliers) -> tuple[Worth, Array]:
     """What the motion under controls is worth, and the gradient of the augmented cost."""
 

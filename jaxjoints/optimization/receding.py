@@ -9,6 +9,7 @@ from jax import Array
 
 from ..algebra.calls import public
 from ..algebra.options import check_count
+from ..algebra.progress import with_progress
 from ..algebra.pytree import replace, struct
 from ..model.state import State
 from ..model.system import System
@@ -51,6 +52,7 @@ class Drive:
 
 
 @public
+@with_progress("cost")
 def receding_horizon(
     problem: Problem,
     guess: Any = None,

@@ -10,12 +10,14 @@ from jax import Array
 
 from ..algebra.calls import public
 from ..algebra.options import check_count
+from ..algebra.progress import compiled, with_progress
 from ..algebra.pytree import map_trailing, replace, struct
 from ..assembly.layout import mechanism_of
 from ..dynamics.linear import deviated, with_independent
 from ..dynamics.tree import spanning_tree
 from ..model.measures import coordinates
 from ..model.state import State
+from ..model.table import in_words
 from ..simulate.isolation import chosen
 from ..simulate.surface import coordinate_speeds
 from .linearization import expanded_about, interval, spread
@@ -63,6 +65,7 @@ class Progress:
 
 
 @public
+@with_progress("cost")
 def ilqr(
     problem: Problem,
     guess: Any = None,
@@ -116,6 +119,7 @@ def ilqr(
 
 
 @public
+@with_progress("cost")
 def multiple_shooting(
     problem: Problem,
     guess: Any = None,
@@ -255,7 +259,10 @@ def begun(task: Task, path: Path, multipliers: Multipliers) -> Progress:
     return Progress(path, worth, none + DAMPING, price, gains, outcome)
 
 
-@partial(jax.jit, static_argnames=("at", "shots"))
+@compiled(
+    lambda task, *_, **__: in_words(f"plan over {task.horizon} intervals", task.system),
+    static_argnames=("at", "shots"),
+)
 def _iterated(
     task: Task,
     progress: Progress,

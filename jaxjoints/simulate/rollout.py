@@ -14,11 +14,13 @@ from ..algebra.calls import public
 from ..algebra.compiler import is_traced, quickly
 from ..algebra.devices import computed_where, dealt_out, placement
 from ..algebra.options import brief
+from ..algebra.progress import compiled
 from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
+from ..model.table import in_words
 from ..schemes.scheme import Scheme
 from .captured import OF_CONTROLLER, OF_RECORD, check_captured, noted
 from .compilation import warn_of_compilation, warn_of_placement
@@ -224,7 +226,17 @@ def _is_short(system: System, state: State, *others: Any, counts: Counts, **stat
     return steps * state.time.size <= FEW
 
 
-@partial(quickly, where=_is_short, static_argnames=("counts", "tile", "placed", "policy"))
+def _described(system: System, state: State, *_: Any, counts: Counts, **__: Any) -> str:
+    steps = counts.units * counts.intervals * counts.steps
+    many = f", {state.time.size} environments" if state.time.ndim else ""
+    return f"{in_words('rollout', system)}{many}, {steps} steps"
+
+
+@compiled(
+    _described,
+    compiler=partial(quickly, where=_is_short),
+    static_argnames=("counts", "tile", "placed", "policy"),
+)
 def _rollout(
     system: System,
     state: State,

@@ -11,10 +11,12 @@ from jax.sharding import NamedSharding
 from ..algebra.calls import public
 from ..algebra.compiler import quickly
 from ..algebra.devices import computed_where, on_each_device, placement
+from ..algebra.progress import compiled
 from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
 from ..model.state import STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
+from ..model.table import in_words
 from ..schemes.scheme import Scheme
 from ..schemes.semi_implicit_euler import SemiImplicitEuler
 from .door import check_policy, check_scheme, check_time_step, entered, expanded, full
@@ -66,7 +68,11 @@ def _is_single(system: System, state: State, *others: Any, **static: Any) -> boo
     return state.time.size == 1
 
 
-@partial(quickly, where=_is_single, static_argnames=("policy", "placed"))
+@compiled(
+    lambda system, *_, **__: in_words("step", system),
+    compiler=partial(quickly, where=_is_single),
+    static_argnames=("policy", "placed"),
+)
 def _step(
     system: System,
     state: State,

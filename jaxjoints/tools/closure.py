@@ -16,7 +16,6 @@ coordinates have the derivative of the least motion.
 import dataclasses
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import jax
@@ -28,6 +27,7 @@ from jax.lax import stop_gradient
 from ..algebra.calls import public
 from ..algebra.compiler import is_traced
 from ..algebra.options import near_matches
+from ..algebra.progress import compiled
 from ..algebra.pytree import replace, struct
 from ..algebra.renamed import earlier_names, warn_renamed
 from ..algebra.spatial import quat_conjugate, quat_multiply, quat_rotate
@@ -51,7 +51,7 @@ from ..model.kinematics import (
 from ..model.measures import element_errors
 from ..model.state import State
 from ..model.system import WORLD, WORLD_INDEX, System
-from ..model.table import has_numbers, span, without_numbers
+from ..model.table import has_numbers, in_words, span, without_numbers
 from ..schemes.projection import displaced
 from ..simulate.door import entered, full, read_count
 from ..solve.linear import solve_linear
@@ -176,7 +176,9 @@ def assemble(
     goals: records of `goals` by names of your choice: poses of frames, places of points,
         orientations
     weights: resistance of coordinates to a change of positions and velocities, as multiples of the
-        inertia that they move; 0 by default. By name, a number or shape (dof, *batch)
+        inertia that they move; 0 by default. By name, a number or shape (dof, *batch). A weight
+        resists each step to first order: where bodies turn far to close, an angle of weight 1e12
+        still moved by 5e-3 rad. Give coordinates that must stay as `q`
     iterations: largest number of damped Newton steps; twice as many where goals are given up
     strict: outside of `jit`, raise for joints that are open and goals that are not reached
 
@@ -281,7 +283,7 @@ def _held(system: System, name: str, goal: Any) -> Held:
     return Held(C, D, goal.coupling, child=ends[0], parent=ends[1])
 
 
-@partial(jax.jit, static_argnames="iterations")
+@compiled(lambda system, *_, **__: in_words("assembly", system), static_argnames="iterations")
 def _assembled(
     system: System,
     guess: State,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jaxjoints.cli.main import main
+from jaxjoints.cli.programs import cache_folder
 
 ROOT = Path(__file__).parents[2]
 PENDULUM = """<?xml version="1.0"?>
@@ -38,9 +39,9 @@ def robot(tmp_path):
     return path
 
 
-def run(*arguments):
+def run(*arguments, **variables):
     """Output, errors and exit code of the program, run as a user runs it."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
     command = [sys.executable, "-m", "jaxjoints", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     return done.stdout, done.stderr, done.returncode
@@ -125,3 +126,30 @@ def test_wrong_arguments_are_said(capsys, arguments, message):
         main(arguments)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "platform, variables, expected",
+    [
+        ("linux", {}, "~/.cache/jaxjoints"),
+        ("linux", {"XDG_CACHE_HOME": "/else"}, "/else/jaxjoints"),
+        ("darwin", {"XDG_CACHE_HOME": "/else"}, "~/Library/Caches/jaxjoints"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/jaxjoints"),
+        ("win32", {}, "~/AppData/Local/jaxjoints"),
+    ],
+)
+def test_compiled_programs_are_kept_where_the_platform_has_its_caches(
+    platform, variables, expected
+):
+    assert cache_folder(variables, platform) == Path(expected).expanduser()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [True, False])
+def test_compiled_programs_are_kept_unless_jax_is_told_not_to(robot, tmp_path, kept):
+    variables = {"XDG_CACHE_HOME": str(tmp_path), "JAX_ENABLE_COMPILATION_CACHE": str(int(kept))}
+    _, errors, code = run("diagnose", robot, **variables)
+    assert code == 0, errors
+    folder = cache_folder(variables, sys.platform)
+    assert folder.exists() == kept
+    assert not kept or any(folder.iterdir())

@@ -205,6 +205,27 @@ def test_optimizers_that_search_lines_are_refused():
         )
 
 
+def straight(unknowns, polish=8):
+    """The slope of a line of slope 3 through noiseless points."""
+    x = jnp.linspace(0.0, 1.0, 20)
+
+    def residual(values, follow):
+        return 100.0 * x[:, None] * (values["slope"] ** 3 - 27.0)[None]
+
+    options = {"key": jax.random.key(0), "starts": 4, "iterations": 1, "polish": polish}
+    return identify(residual, {"slope": unknowns}, **options)
+
+
+def test_a_search_says_which_numbers_lie_at_an_end_of_their_ranges_or_have_not_settled():
+    found = straight(Unknown(0.0, 5.0))
+    assert found.values["slope"] == pytest.approx(3.0, rel=1e-6) and found.remarks == ()
+    (remark,) = straight(Unknown(0.0, 2.5)).remarks
+    assert remark.startswith("slope lies at the upper end of its range, 2.5: widen it")
+    ended = straight(Unknown(0.0, 100.0), polish=1)
+    assert any(x.startswith("not settled: the last step moved slope by") for x in ended.remarks)
+    assert ended.remarks[0] in str(ended)
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

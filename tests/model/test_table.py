@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxjoints as jj
+from jaxjoints.model.table import units_of
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,24 @@ def test_a_system_prints_all_it_consists_of(mechanism):
         "air Drag(linear=0.75) arm",
     ):
         assert line in lines, str(system)
+
+
+@pytest.mark.parametrize(
+    "coupling, units",
+    [
+        (jj.Rope(), "m rad rad rad rad rad"),
+        (jj.DoubleBall(length=0.5), "rad rad rad rad rad"),
+        (jj.Chain(jj.Slider((1.0, 0.0, 0.0)), jj.DoubleBall(length=0.5)), "m rad rad rad rad rad"),
+        (jj.Reversed(jj.DoubleBall(length=0.5)), "rad rad rad rad rad"),
+        (jj.SpurGear(0.1, 0.2), "m rad m m rad rad"),
+        (jj.BevelGear(0.1, 0.2), "m rad rad m m m"),
+        (jj.FreeRodrigues(), "m m m 1 1 1"),
+        (jj.Helical(pitch=0.1), "rad"),
+        (jj.Fixed(), ""),
+    ],
+)
+def test_units_of_coordinates_are_those_of_the_coupling(coupling, units):
+    assert units_of(coupling) == units.split()
 
 
 def test_a_batch_prints_its_first_environment(mechanism):

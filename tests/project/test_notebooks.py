@@ -1,6 +1,7 @@
 """The notebooks run from top to bottom, in short settings, and show what is committed."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,7 +51,14 @@ def code_cells(notebook):
 def shown(cell):
     """Media types of what a cell displays, and names of the streams that it writes."""
     kinds = {kind for output in cell.outputs for kind in output.get("data", {})}
-    return kinds | {output.name for output in cell.outputs if output.output_type == "stream"}
+    streams = (x for x in cell.outputs if x.output_type == "stream" and not only_waits(x.text))
+    return kinds | {output.name for output in streams}
+
+
+def only_waits(text):
+    """Whether a stream only says what is compiled, and how far a search is."""
+    lines = filter(None, (line.strip() for line in re.split("[\\r\\n]", text)))
+    return all(re.match(r"compiling .* …$|\w+: +\d+%\|", line) for line in lines)
 
 
 def shortened(path):

@@ -1,12 +1,14 @@
 """Read-outs by name: against what the state and info hold, statics, and conservation."""
 
 from functools import cache
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxjoints as jj
 from jaxjoints import (
     Control,
     Engagement,
@@ -269,3 +271,34 @@ class TestRefused:
         system, _ = mechanisms.pendulum()
         with pytest.raises(ValueError, match=f"readout: .*{words}"):
             readout(system, **given)
+
+
+def test_errors_of_transmissions_and_constraints_stand_beside_those_of_joints():
+    """A follower that is 0.475 off, and a body that a constraint wants 2 m away."""
+
+    @jj.struct
+    class Height(jj.Constraint):
+        """The first body stands at a height z [m]."""
+
+        z: jax.Array
+        position_rows: ClassVar[int] = 1
+
+        def position(self, poses, t):
+            return poses.p[2, :1] - self.z
+
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    for name in ("one", "two"):
+        world.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1))
+        world.joint(name, jj.Slider((1.0, 0.0, 0.0)), child=name)
+    mimic = jj.transmissions.Mimic(ratio=2.0)
+    world.transmission("follow", mimic, joints=("one", "two"))
+    world.transmission("free", mimic, joints=("one", "two"), laws=jj.Damping(1.0))
+    world.constraint("height", Height(2.0), bodies=["one"])
+    system, state = world.build(rough=True)
+    rough = jj.replicate(system.state(q={"one": 0.475}, rough=True), 3)
+    np.testing.assert_array_equal(jj.joint_errors(system, rough), np.zeros((2, 3)))
+    errors = np.abs(mimic.value(jnp.array([0.475, 0.0])))[0]
+    assert errors > 0.2
+    expected = np.outer([errors, 0.0], np.ones(3))
+    np.testing.assert_allclose(jj.transmission_errors(system, rough), expected, rtol=1e-12)
+    np.testing.assert_allclose(jj.constraint_errors(system, rough), [[2.0] * 3], rtol=1e-12)

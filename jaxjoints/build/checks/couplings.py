@@ -115,7 +115,7 @@ def notes_on_turns(owner: str, coupling: Coupling, laws: tuple[Law, ...]) -> lis
 
     for law in laws:
         lower, upper = getattr(law, "lower", None), getattr(law, "upper", None)
-        if lower is None or upper is None or not upper - lower > 2 * np.pi:
+        if lower is None or upper is None or not np.asarray(upper) - np.asarray(lower) > 2 * np.pi:
             continue
         zero = jnp.zeros(coupling.dof, precision())
         T = coupling.pose(zero)

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from ...algebra.calls import warn
-from ...algebra.compiler import is_traced, traces_constants
+from ...algebra.compiler import is_traced, quickly, traces_constants
 from ...algebra.options import brief, near_matches
 from ...algebra.pytree import replace
 from ...algebra.spatial import Pose, quat_from_matrix, quat_normalize
@@ -179,7 +179,9 @@ def read_pose(owner: str, field: str, value: Any, *, batched: bool = False) -> P
     position = read_numbers(owner, f"{field} position", position, (3,), batched=batched)
     position = float_array(position)
     if rotation is None:
-        return Pose.translation(position)
+        one = np.zeros((4, *position.shape[1:]), position.dtype)
+        one[0] = 1.0
+        return Pose(position, jnp.asarray(one))
     if np.shape(rotation)[:2] == (3, 3):
         quaternion = _read_matrix(owner, field, rotation, batched)
     else:
@@ -297,7 +299,7 @@ def _read_quaternion(owner: str, field: str, quaternion: Any, batched: bool) -> 
                 f"{off:.3g}"
             )
         numbers = numbers / length
-    return quat_normalize(float_array(numbers))
+    return _normalized(float_array(numbers))
 
 
 def _read_matrix(owner: str, field: str, matrix: Any, batched: bool) -> Array:
@@ -315,4 +317,8 @@ def _read_matrix(owner: str, field: str, matrix: Any, batched: bool) -> Array:
                 f"{owner}: {field} rotation matrix {numbers.tolist()} is a reflection, its "
                 "determinant is -1; flip one axis"
             )
-    return quat_from_matrix(float_array(numbers))
+    return _of_matrix(float_array(numbers))
+
+
+# Compiled: outside of `jit` their small operations would be so one by one.
+_normalized, _of_matrix = quickly(quat_normalize), quickly(quat_from_matrix)
