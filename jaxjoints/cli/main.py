@@ -176,7 +176,8 @@ def _simulate(options: Any) -> int:
     print(
         f"{steps / run.seconds:,.0f} environment-steps per second, started in {run.compile:.1f} s"
     )
-    print(f"largest joint error {np.max(run.errors, initial=0.0):.1e} m or rad")
+    worst = np.max(run.errors, initial=0.0)
+    print(f"largest error of joints and transmissions {worst:.1e} m or rad")
     return _outcome(run)
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from tqdm import tqdm
 
 from ..algebra.compiler import QUICK
 from ..algebra.pytree import replace
-from ..model.measures import joint_errors
+from ..model.measures import constraint_errors, joint_errors, transmission_errors
 from ..model.state import Info, State, replicate
 from ..model.system import System
 from ..schemes.semi_implicit_euler import SemiImplicitEuler
@@ -33,7 +34,8 @@ class Run:
         first
     compile: seconds until the first piece was done
     records: (State, Info) over time, or None
-    errors: largest error of each joint at the end, (joints, environments)
+    errors: largest error of each joint, transmission and constraint at the end, (all of them,
+        environments)
     causes: why environments went bad (`Cause`), with their number
     """
 
@@ -106,9 +108,15 @@ def simulated(
         seconds=typical * pieces,
         compile=max(0.0, first - typical),
         records=jax.tree.map(lambda *x: np.concatenate(x), *records) if every else None,
-        errors=np.asarray(jax.jit(joint_errors, compiler_options=QUICK)(system, state)),
+        errors=np.asarray(jax.jit(_errors, compiler_options=QUICK)(system, state)),
         causes=causes,
     )
+
+
+def _errors(system: System, state: State) -> Array:
+    """Errors of all joints, transmissions and constraints, (all of them, *batch)."""
+    kinds = joint_errors, transmission_errors, constraint_errors
+    return jnp.concatenate([errors(system, state) for errors in kinds])
 
 
 def timed(system: System, state: State, dt: float, rounds: int) -> tuple[float, float]:

@@ -72,7 +72,9 @@ def test_simulate_says_how_fast_and_how_good(robot):
     assert code == 0, error
     assert "8 environments, 100 steps of 0.002 s each" in out
     assert int(re.search(r"([\d,]+) environment-steps per second", out)[1].replace(",", "")) > 0
-    assert float(re.search(r"largest joint error (\S+) m or rad", out)[1]) < 1e-5
+    assert (
+        float(re.search(r"largest error of joints and transmissions (\S+) m or rad", out)[1]) < 1e-5
+    )
     assert error == ""  # no bar where there is no terminal
 
 

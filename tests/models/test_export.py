@@ -59,7 +59,7 @@ def test_frames_laws_and_efforts_are_kept():
     again, _ = reloaded(system)
     stop, damping, friction = again.joint("j").laws
     assert [float(x) for x in (stop.lower, stop.upper)] == [-1.0, 2.0]
-    assert (float(damping.damping), float(friction.friction)) == (0.3, 0.2)
+    assert (float(damping.damping), float(friction.friction_force)) == (0.3, 0.2)
     np.testing.assert_array_equal(again.joint("j").max_effort, [5.0])
     assert float(again.transmission("k mimics j").transmission.ratio) == 2.0
     # The centres of mass stand where they stood.

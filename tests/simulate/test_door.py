@@ -134,7 +134,10 @@ class TestSentences:
         system, state = chain
         states = jax.tree.map(lambda x: jnp.stack([x] * times), replicate(state, *batch))
         calls = {
-            **{f.__name__: f for f in (jj.coordinates, jj.energies, jj.body_poses, jj.speeds)},
+            **{
+                f.__name__: f
+                for f in (jj.coordinates, jj.energies, jj.body_poses, jj.coordinate_speeds)
+            },
             "step": lambda system, state: step(system, state, dt=DT),
             "reaction": lambda system, state: jj.reaction(system, state, info, "joint0"),
             "replicate": lambda system, state: replicate(state, 3),
