@@ -259,14 +259,16 @@ def so3_right_jacobian_inverse(r: Array) -> Array:
 
 
 @once
-def basis(a: Array) -> tuple[Array, Array]:
+def basis(a: Array, jump: ArrayLike = 0.0) -> tuple[Array, Array]:
     """Two unit vectors (p, q), each (3, *b), that make p, q, a a right-handed orthonormal triad.
 
-    `a` is a unit vector; a = ez gives ex, ey. Smooth except across a_z = 0, where the pair jumps.
+    `a` is a unit vector; a = ez gives ex, ey. Smooth except across a_z = `jump`, where the pair
+    jumps; `jump` lies above -1.
+
     Source: Duff et al., "Building an orthonormal basis, revisited", JCGT 6 (2017).
     """
     x, y, z = unstack(a)
-    sign = jnp.where(z < 0, -jnp.ones_like(z), jnp.ones_like(z))
+    sign = jnp.where(z < jump, -jnp.ones_like(z), jnp.ones_like(z))
     s = -1 / (sign + z)
     t = x * y * s
     p = stack(1 + sign * x * x * s, sign * t, -sign * x)

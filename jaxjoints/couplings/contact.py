@@ -16,6 +16,8 @@ from .wrench import check_axis
 # the tangents t₁ and t₂; rolling about these; spin about the normal.
 NORMAL, SLIP, ROLL, SPIN = 0, (1, 2), (3, 4), 5
 DIRECTIONS = 6
+# z of the normal across which tangents jump: off the normals of a box, and of a wall.
+TANGENTS_JUMP = -0.7
 
 
 @struct
@@ -96,10 +98,15 @@ class Contact(ContactGeometry):
     they overlap. Slip is positive where C's point moves in the direction of the tangent relative to
     D's, rolling and spin by the right-hand rule.
 
-    If shape_D is a half-space, t₁ and t₂ are x and y of D. On other shapes they jump where the
-    normal crosses the x–y plane of D. Where the axes of two round shapes intersect, the normal is
-    the common normal of the axes, or x of D. Between parallel axes the force acts half-way between
-    their middles, or as near to that as the segments face each other.
+    If shape_D is a half-space, t₁ and t₂ are x and y of D. On other shapes they jump where z of the
+    normal is -0.7. Where the axes of two round shapes intersect, the normal is the common normal of
+    the axes, or x of D. Between parallel axes the force acts half-way between their middles, or as
+    near to that as the segments face each other.
+
+    The gap has kinks, and the point and the normal jump, where what is nearest changes: the faces,
+    edges and corners of a box that a ball or a capsule meets; of two boxes the normal along which
+    they overlap least, the two faces that face each other, and the sides of a face that an edge
+    crosses. There values and derivatives are those of one side.
 
     shape_C, shape_D: two shapes with one pair of `shapes.candidates`
 
@@ -115,7 +122,7 @@ class Contact(ContactGeometry):
     def touch(self, T: Pose) -> tuple[Touch, Array]:
         """See `ContactGeometry.touch`."""
         contact = touch(self.shape_C, self.shape_D, T)
-        return contact, basis(contact.normal)[0]
+        return contact, basis(contact.normal, TANGENTS_JUMP)[0]
 
     def check(self) -> str | None:
         """See `ContactGeometry.check`."""
@@ -192,7 +199,7 @@ class ContactPoint(ContactGeometry):
         point = T.apply(wide(self.point_C, T))
         gap = dot(normal, point - wide(self.point_D, T))
         if self.tangent is None:
-            return Touch(gap, point, normal), basis(normal)[0]
+            return Touch(gap, point, normal), basis(normal, TANGENTS_JUMP)[0]
         tangent = wide(self.tangent, T)
         return Touch(gap, point, normal), unit(tangent - dot(normal, tangent)[None] * normal)
 

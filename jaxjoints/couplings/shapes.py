@@ -3,11 +3,16 @@
 A frame places each shape: the first shape stands in C, the second in D. All functions take trailing
 batch axes (see `spatial`). Their values and derivatives are finite everywhere, and they have no
 branches that depend on data.
+
+Two shapes may touch in several points. Each point belongs to a pair of parts, one of each shape,
+and keeps its place among the points: the same edge of a box, the same end of a capsule.
 """
 
 from abc import ABC, abstractmethod
+from itertools import product
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -16,11 +21,14 @@ from jax.typing import ArrayLike
 
 from ..algebra.pytree import Numbers, struct
 from ..algebra.spatial import Pose, cross, dot, norm
+from .box_gaps import ball_gap, box_gap, capsule_gap
 from .wrench import axes, check_length
 
 # ε of `_nearest` for the precision of float32, 64: above its rounding, which it divides.
 PARALLEL = {4: 1e-5, 8: 1e-10}
-CORNERS = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
+CORNERS = np.array(list(product((-1, 1), repeat=3)), float)
+# Of the corners of a face, in the order in which its edges follow each other.
+ROUND = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]], float)
 
 
 @struct
@@ -41,11 +49,20 @@ class Shape(ABC):
     """Base of all shapes: a frozen record (`struct`) of lengths, placed by a frame."""
 
     @abstractmethod
-    def balls(self) -> list[tuple[ArrayLike, "Shape"]]:
-        """The parts that can touch a half-space, as (centre, `Point` or `Sphere`) pairs.
+    def parts(self) -> list[tuple[ArrayLike, "Shape"]]:
+        """The parts that touch a half-space in one point each, as (origin, part) pairs.
 
-        A centre is in the frame of the shape [m], shape (3,).
+        An origin is in the frame of the shape [m], shape (3,). Axes are those of the shape.
         """
+
+    def lowest(self, up: Array) -> Array:
+        """The point in which this part would touch a half-space, in the frame of the part [m].
+
+        up: unit vector out of the half-space, in the frame of the part, shape (3, *b)
+
+        Returns: shape (3, *b)
+        """
+        raise NotImplementedError(f"{type(self).__name__} is no part that touches in one point")
 
     def check(self) -> str | None:
         """What is wrong with the lengths, which are concrete numbers, as a sentence, or None."""
@@ -58,9 +75,13 @@ class _Rounded(Shape):
     radius: ArrayLike
     half_length: ClassVar[ArrayLike] = 0.0
 
-    def balls(self) -> list[tuple[ArrayLike, Shape]]:
-        """See `Shape.balls`."""
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
+        """See `Shape.parts`."""
         return [(np.zeros(3), self)]
+
+    def lowest(self, up: Array) -> Array:
+        """See `Shape.lowest`; of a point or a sphere."""
+        return -wide_like(self.radius, up)[None] * up
 
 
 @struct
@@ -102,7 +123,7 @@ class Capsule(_Rounded):
         """Distance of the centres of the half spheres from the origin [m]."""
         return self.length / 2
 
-    def balls(self) -> list[tuple[ArrayLike, Shape]]:
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
         """Two spheres, the ends."""
         ends = (np.array([0.0, 0.0, side]) for side in (-1.0, 1.0))
         return [(end * self.half_length, Sphere(self.radius)) for end in ends]
@@ -122,7 +143,7 @@ class Box(Shape):
 
     size: Numbers
 
-    def balls(self) -> list[tuple[ArrayLike, Shape]]:
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
         """Eight points, the corners."""
         return [(corner * jnp.asarray(self.size) / 2, Point()) for corner in CORNERS]
 
@@ -138,35 +159,88 @@ class Box(Shape):
 class HalfSpace(Shape):
     """All points with z ≤ 0 in its frame: the ground, a wall. Its surface is the plane z = 0."""
 
-    def balls(self) -> list[tuple[ArrayLike, Shape]]:
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
         """None: two half-spaces do not touch in points."""
         return []
 
 
-def candidates(
-    shape_C: Shape, shape_D: Shape
-) -> list[tuple[Shape, ArrayLike, Shape, ArrayLike]] | None:
+@struct
+class CapsuleEnd(Capsule):
+    """The part of a capsule that keeps one of its ends off a box.
+
+    side: -1 for the end at negative z, 1 for the other
+    """
+
+    side: Numbers
+
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
+        """See `Shape.parts`."""
+        return [(np.zeros(3), self)]
+
+
+@struct
+class BoxEdge(Box):
+    """The part of a box that touches another box along one edge of the face that faces it.
+
+    corner: signs (±1, ±1) of the corner of this face where the edge begins, along the two edges
+        of the face; (0, 0) for the box whose face the edge meets. Shape (2,)
+    """
+
+    corner: Numbers
+
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
+        """See `Shape.parts`."""
+        return [(np.zeros(3), self)]
+
+
+Pair = tuple[Shape, ArrayLike, Shape, ArrayLike]
+
+
+def candidates(shape_C: Shape, shape_D: Shape) -> list[Pair] | None:
     """Pairs of parts of two shapes that touch in one point each; None without a gap function.
 
-    A box on a half-space has eight pairs, one for each corner; a capsule has two, one for each end.
+    All pairs have parts of the same types. A box on a half-space has eight pairs, one for each
+    corner; a capsule has two, one for each end.
 
     Returns: for each pair (part of shape_C, its origin in C, part of shape_D, its origin in D)
     """
     origin = np.zeros(3)
-    if isinstance(shape_C, _Rounded) and isinstance(shape_D, _Rounded):
+    both = (shape_C, shape_D)
+    if isinstance(shape_C, HalfSpace):
+        swapped = None if isinstance(shape_D, HalfSpace) else candidates(shape_D, shape_C)
+        return None if swapped is None else [(*pair[2:], *pair[:2]) for pair in swapped]
+    if isinstance(shape_D, HalfSpace):
+        return [(part, centre, shape_D, origin) for centre, part in shape_C.parts()]
+    if all(isinstance(shape, _Rounded) for shape in both):
         return [(shape_C, origin, shape_D, origin)]
-    if isinstance(shape_C, HalfSpace) and not isinstance(shape_D, HalfSpace):
-        return [(shape_C, origin, ball, centre) for centre, ball in shape_D.balls()]
-    if isinstance(shape_D, HalfSpace) and not isinstance(shape_C, HalfSpace):
-        return [(ball, centre, shape_D, origin) for centre, ball in shape_C.balls()]
+    if all(isinstance(shape, Box) for shape in both):
+        if any(isinstance(shape, BoxEdge) for shape in both):
+            return [(shape_C, origin, shape_D, origin)]
+        none = np.zeros(2)
+        corners = [(corner, none) for corner in ROUND] + [(none, corner) for corner in ROUND]
+        return [
+            (BoxEdge(shape_C.size, c), origin, BoxEdge(shape_D.size, d), origin) for c, d in corners
+        ]
+    if all(isinstance(shape, _Rounded | Box) for shape in both):
+        return [(C, origin, D, origin) for C, D in product(*map(_ends_of, both))]
     return None
+
+
+def _ends_of(shape: Any) -> list[Shape]:
+    """The parts of a shape that touch a box: both ends of a capsule, else the shape itself."""
+    if isinstance(shape, Capsule) and not isinstance(shape, CapsuleEnd):
+        return [CapsuleEnd(shape.radius, shape.length, side) for side in (-1.0, 1.0)]
+    return [shape]
 
 
 def touches(shape_C: Shape, shape_D: Shape, T: Pose) -> Touch:
     """All n points where two shapes may touch, at the pose T = T_CD.
 
-    A half-space may touch a point, a sphere, a capsule or a box, in either order. Points, spheres
-    and capsules may touch each other. n is 8 for a box, 2 for a capsule on a half-space, else 1.
+    n and the pairs of shapes that can touch, in either order:
+
+    Point, Sphere    with each other, on a Capsule, Box or HalfSpace: 1
+    Capsule          on a Capsule: 1; on a Box, a HalfSpace: 2
+    Box              on a Box, a HalfSpace: 8
 
     Returns: a `Touch` whose arrays have a first axis of n: (n, *b) and (n, 3, *b)
     Raises: ValueError for two shapes without a gap function
@@ -177,34 +251,60 @@ def touches(shape_C: Shape, shape_D: Shape, T: Pose) -> Touch:
     pairs = candidates(shape_C, shape_D)
     if pairs is None:
         raise ValueError(no_gap_function(shape_C, shape_D))
-    gaps, points, normals = [], [], []
-    for part_C, origin_C, part_D, origin_D in pairs:
+
+    def of_pair(part_C, origin_C, part_D, origin_D):
         shift_C, shift_D = (Pose.translation(wide(x, T)) for x in (origin_C, origin_D))
         one = touch(part_C, part_D, shift_D.inverse() @ T @ shift_C)
-        gaps.append(one.gap)
-        points.append(shift_D.apply(one.point))
-        normals.append(one.normal)
-    return Touch(jnp.stack(gaps), jnp.stack(points), jnp.stack(normals))
+        return Touch(one.gap, shift_D.apply(one.point), one.normal)
+
+    # All pairs are of the same types, so that one program serves them all.
+    return jax.vmap(of_pair)(*jax.tree.map(lambda *x: jnp.stack(x), *pairs))
 
 
 def touch(shape_C: Shape, shape_D: Shape, T: Pose) -> Touch:
     """Gap, point and normal of one pair of `candidates` at the pose T = T_CD."""
-    if isinstance(shape_D, HalfSpace):
-        return _above_plane(shape_C, T)
-    if isinstance(shape_C, HalfSpace):
-        # Seen from the plane, which the first shape carries.
-        in_C = _above_plane(shape_D, T.inverse())
-        return Touch(in_C.gap, T.apply(in_C.point), -T.rotate(in_C.normal))
-    return _between_segments(shape_C, shape_D, T)
+    if _stands_first(shape_C, shape_D):
+        return _touch(shape_C, shape_D, T)
+    # Seen from the shape on which gap functions are written, which is the first here.
+    in_C = _touch(shape_D, shape_C, T.inverse())
+    return Touch(in_C.gap, T.apply(in_C.point), -T.rotate(in_C.normal))
+
+
+def _stands_first(shape_C: Shape, shape_D: Shape) -> bool:
+    """Whether `_touch` knows two shapes in this order."""
+    order = (_Rounded, Box, HalfSpace)
+    return _place(shape_C, order) <= _place(shape_D, order)
+
+
+def _place(shape: Shape, order: tuple[type, ...]) -> int:
+    return next((i for i, kind in enumerate(order) if isinstance(shape, kind)), 0)
+
+
+def _touch(C: Any, D: Any, T: Pose) -> Touch:
+    """`touch` of a shape C on a D of the same kind or of a later one of `_stands_first`."""
+    if isinstance(D, HalfSpace):
+        return _above_plane(C, T)
+    if isinstance(D, _Rounded):
+        return _between_segments(C, D, T)
+    half = wide(D.size, T) / 2
+    if isinstance(C, BoxEdge):
+        corners = wide(C.corner, T), wide(D.corner, T)
+        found = box_gap(T.p, T.R, wide(C.size, T) / 2, half, *corners)
+    elif isinstance(C, CapsuleEnd):
+        numbers = (wide(x, T, 0) for x in (C.half_length, C.radius))
+        axis = T.rotate(jnp.broadcast_to(axes(T)[2], T.p.shape))
+        found = capsule_gap(T.p, axis, *numbers, half, wide(C.side, T, 0))
+    else:
+        found = ball_gap(T.p, wide(C.radius, T, 0), half)
+    return Touch(*found)
 
 
 def no_gap_function(shape_C: Shape, shape_D: Shape) -> str:
     """Message for two shapes that have no gap function."""
     names = " and ".join(type(shape).__name__ for shape in (shape_C, shape_D))
     return (
-        f"there is no gap function for {names}; there are Point, Sphere, Capsule and Box on a "
-        "HalfSpace, and Point, Sphere and Capsule among each other. Give the points of a collision "
-        "detection to a ContactPoint"
+        f"there is no gap function for {names}; `shapes.touches` lists the pairs that have one. "
+        "Give the points of a collision detection to a ContactPoint"
     )
 
 
@@ -213,16 +313,24 @@ def wide(x: ArrayLike, T: Pose, components: int = 1) -> Array:
 
     components: number of axes that are not batch axes
     """
-    x = jnp.asarray(x, T.p.dtype)
-    return x.reshape(x.shape + (1,) * (T.p.ndim - 1 + components - x.ndim))
+    return wide_like(x, T.p, components)
 
 
-def _above_plane(ball: Any, T: Pose) -> Touch:
-    """Sphere or point above the plane z = 0 of D; the gap is the height of its lowest point."""
-    radius = wide(ball.radius, T, 0)
-    up = axes(T)[2]
-    gap = T.p[2] - radius
-    return Touch(gap, T.p - radius[None] * up, jnp.broadcast_to(up, T.p.shape))
+def wide_like(x: ArrayLike, v: Array, components: int = 0) -> Array:
+    """A parameter as `wide` gives it, for the batch axes of a vector v (3, *b)."""
+    x = jnp.asarray(x, v.dtype)
+    return x.reshape(x.shape + (1,) * (v.ndim - 1 + components - x.ndim))
+
+
+def _above_plane(part: Shape, T: Pose) -> Touch:
+    """A part above the plane z = 0 of D; the gap is the height of its lowest point."""
+    up = jnp.broadcast_to(axes(T)[2], T.p.shape)
+    if isinstance(part, _Rounded):
+        # Without the rounding of a turn there and back.
+        point = T.p + part.lowest(up)
+    else:
+        point = T.apply(part.lowest(T.rotate_inverse(up)))
+    return Touch(point[2], point, up)
 
 
 def _between_segments(C: Any, D: Any, T: Pose) -> Touch:

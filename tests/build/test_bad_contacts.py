@@ -14,6 +14,12 @@ BALL, GROUND = jj.shapes.Sphere(0.3), jj.shapes.HalfSpace()
 BOX = jj.shapes.Box((0.4, 0.3, 0.2))
 
 
+@jj.struct
+class Lump(jj.shapes.Shape):
+    def parts(self):
+        return []
+
+
 def build(shape_C=BALL, shape_D=GROUND, **surface):
     world = jj.SystemBuilder()
     world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1))
@@ -33,8 +39,8 @@ def build(shape_C=BALL, shape_D=GROUND, **surface):
         ((BALL, 0.3), "contact 'foot': shape_D 0.3 is not a shape; give one such as"),
         ((jj.shapes.Point,), r"contact 'foot': shape_C .*Point.* is not a shape; write Point\(\)"),
         (
-            (BOX, BALL),
-            "'foot': there is no gap function for Box and Sphere; .*ContactPoint",
+            (BALL, Lump()),
+            "'foot': there is no gap function for Sphere and Lump; .*ContactPoint",
         ),
         ((GROUND, GROUND), "there is no gap function for HalfSpace and HalfSpace"),
     ],
@@ -77,7 +83,7 @@ def test_surfaces_that_cannot_be_are_refused(surface, message):
             jj.Contact(jj.shapes.Sphere(-1.0), GROUND),
             "Contact shape_C: Sphere radius -1.0 must be > 0",
         ),
-        (jj.Contact(BALL, BOX), "Contact there is no gap function for Sphere and Box"),
+        (jj.Contact(BALL, Lump()), "Contact there is no gap function for Sphere and Lump"),
         (jj.ContactPoint(normal=(0.0, 0.0, 0.0)), "ContactPoint normal .* has length 0"),
         (jj.ContactPoint(point_C=(0.0, 0.0)), r"point_C has shape \(2,\); a point has 3"),
         (jj.ContactPoint(tangent=(0.0, 0.0, 2.0)), "tangent .* must not be along the normal"),
