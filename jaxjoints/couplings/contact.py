@@ -106,7 +106,8 @@ class Contact(ContactGeometry):
     The gap has kinks, and the point and the normal jump, where what is nearest changes: the faces,
     edges and corners of a box that a ball or a capsule meets; of two boxes the normal along which
     they overlap least, the two faces that face each other, and the sides of a face that an edge
-    crosses. There values and derivatives are those of one side.
+    crosses; the triangles of a height field; the vertices of a mesh, and the lower disc of a
+    cylinder. There values and derivatives are those of one side.
 
     shape_C, shape_D: two shapes with one pair of `shapes.candidates`
 

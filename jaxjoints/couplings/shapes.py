@@ -22,11 +22,21 @@ from jax.typing import ArrayLike
 from ..algebra.pytree import Numbers, struct
 from ..algebra.spatial import Pose, cross, dot, norm
 from .box_gaps import ball_gap, box_gap, capsule_gap
+from .height_gaps import height_gap, height_normal
+from .hulls import FLAT, MOST_VERTICES, hull
 from .wrench import axes, check_length
 
 # ε of `_nearest` for the precision of float32, 64: above its rounding, which it divides.
 PARALLEL = {4: 1e-5, 8: 1e-10}
 CORNERS = np.array(list(product((-1, 1), repeat=3)), float)
+# Angles between three points of the rim on which a cylinder stands, and tilt of the axis [rad] up
+# to which they keep their places.
+THIRD, UPRIGHT = 2 * np.pi / 3, 1e-3
+# Directions in which the vertices are chosen on which a mesh stands: those of the corners of a
+# cube, turned so that no edge of a usual mesh is at right angles to them. Tilt [rad] of a face up
+# to which they decide.
+SPREAD = CORNERS @ np.linalg.qr([[3.0, 1.0, 2.0], [1.0, 4.0, 1.0], [2.0, 1.0, 5.0]])[0] / 3**0.5
+LEVEL = 1e-3
 # Of the corners of a face, in the order in which its edges follow each other.
 ROUND = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]], float)
 
@@ -156,12 +166,119 @@ class Box(Shape):
 
 
 @struct
+class Cylinder(Shape):
+    """A solid cylinder about the z axis of its frame, whose origin is its middle.
+
+    radius: > 0 [m]
+    length: from end to end along z, > 0 [m]
+    """
+
+    radius: Numbers
+    length: Numbers
+
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
+        """Four points on its rims: the lowest of each disc, and two more of the lower disc."""
+        places = ((-1.0, 0.0), (1.0, 0.0), (0.0, THIRD), (0.0, -THIRD))
+        return [(np.zeros(3), RimPoint(self.radius, self.length, *place)) for place in places]
+
+    def check(self) -> str | None:
+        """See `Shape.check`."""
+        problem = check_length("radius", self.radius, "give the radius of its discs")
+        return problem or check_length("length", self.length, "give a disc a small thickness")
+
+
+@struct
+class ConvexMesh(Shape):
+    """The convex hull of points: a body of flat faces.
+
+    vertices: corners of the hull in its frame [m], shape (V, 3), V ≥ 4, not all in one plane
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> pebble = ConvexMesh.hull_of(0.05 * rng.normal(size=(500, 3)))
+    >>> float(touches(pebble, HalfSpace(), Pose.along_z(0.3)).gap.min()) > 0
+    True
+    """
+
+    vertices: Numbers
+
+    @classmethod
+    def hull_of(cls, points: ArrayLike, most: int = MOST_VERTICES) -> "ConvexMesh":
+        """The hull of any points, simplified to `most` vertices, see `hull`.
+
+        Raises: ValueError for points that are not finite or lie in a plane.
+        """
+        return cls(hull(points, most)[0])
+
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
+        """Each vertex, if there are eight at most; else eight points, each the lowest vertex."""
+        vertices = jnp.asarray(self.vertices)
+        if len(vertices) <= len(SPREAD):
+            return [(vertex, Point()) for vertex in vertices]
+        return [(np.zeros(3), HullPoint(self.vertices, toward)) for toward in SPREAD]
+
+    def check(self) -> str | None:
+        """See `Shape.check`."""
+        vertices = np.asarray(self.vertices)
+        if vertices.ndim != 2 or vertices.shape[1] != 3 or len(vertices) < 4:
+            return (
+                f"vertices has shape {vertices.shape}; it must be (V, 3) with 4 vertices at least"
+            )
+        if not np.isfinite(vertices).all():
+            return "vertices must be finite"
+        extent = np.linalg.svd(vertices - vertices.mean(axis=0), compute_uv=False)
+        if extent[2] <= FLAT * extent[0]:
+            return "vertices lie in a plane; give a body that has a thickness"
+        return None
+
+
+@struct
 class HalfSpace(Shape):
     """All points with z ≤ 0 in its frame: the ground, a wall. Its surface is the plane z = 0."""
 
     def parts(self) -> list[tuple[ArrayLike, Shape]]:
         """None: two half-spaces do not touch in points."""
         return []
+
+
+@struct
+class HeightField(Shape):
+    """Uneven ground below a grid of heights along z of its frame, whose origin is its middle.
+
+    Each cell is two triangles that meet in the diagonal from its corner at low x, y to that at high
+    x, y. Where balls are nearer to other cells than to the four about one node, those count alone:
+    the node next to the foot of the perpendicular on the triangle below the centre of the ball.
+    Beyond the grid there is no ground.
+
+    heights: of the nodes [m], shape (X, Y), both ≥ 3; rows along x, columns along y
+    size: of the grid along x and y, > 0 [m], shape (2,)
+
+    >>> import numpy as np
+    >>> ramp = HeightField(np.outer([0.0, 0.5, 1.0], [1.0, 1.0, 1.0]), size=(2.0, 4.0))
+    >>> print(touches(Sphere(0.1), ramp, Pose.along_z(1.0)).gap.round(3))
+    [0.347]
+    """
+
+    heights: Numbers
+    size: Numbers
+
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
+        """None: it does not touch a half-space in points."""
+        return []
+
+    def check(self) -> str | None:
+        """See `Shape.check`."""
+        heights = np.asarray(self.heights)
+        if heights.ndim != 2 or min(heights.shape) < 3:
+            return f"heights has shape {heights.shape}; give a grid of 3 nodes or more each way"
+        if not np.isfinite(heights).all():
+            return "heights must be finite"
+        if np.shape(self.size) != (2,):
+            return f"size has shape {np.shape(self.size)}; give the lengths along x and y"
+        problems = (
+            check_length("size", edge, "it is the length of the grid") for edge in self.size
+        )
+        return next(filter(None, problems), None)
 
 
 @struct
@@ -193,7 +310,72 @@ class BoxEdge(Box):
         return [(np.zeros(3), self)]
 
 
+@struct
+class RimPoint(Cylinder):
+    """The part of a cylinder that touches in one point of a rim.
+
+    Where the axis stands upright, within `UPRIGHT`, the point turns to the x axis of the cylinder
+    instead of the lowest point: a cylinder that stands keeps its three points.
+
+    disc: -1 for the disc at negative z, 1 for the other, 0 for the lower one
+    turn: angle of the point from the lowest point of the disc, about z [rad]
+    """
+
+    disc: Numbers
+    turn: Numbers
+
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
+        """See `Shape.parts`."""
+        return [(np.zeros(3), self)]
+
+    def lowest(self, up: Array) -> Array:
+        """See `Shape.lowest`."""
+        radius, length, disc, turn = (
+            wide_like(x, up) for x in (self.radius, self.length, self.disc, self.turn)
+        )
+        down = -up[:2]
+        tilt = norm(down)
+        x = jnp.concatenate([jnp.ones_like(down[:1]), jnp.zeros_like(down[:1])])
+        way = down + jnp.maximum(UPRIGHT - tilt, 0.0)[None] * x
+        # Protects the division from the tilt at which the way to x and down cancel.
+        long = norm(way)
+        way = jnp.where((long > 0)[None], way / jnp.where(long > 0, long, 1.0)[None], x)
+        c, s = jnp.cos(turn), jnp.sin(turn)
+        lower = jnp.where(up[2] < 0, jnp.ones_like(up[2]), -jnp.ones_like(up[2]))
+        side = jnp.where(disc == 0, lower, disc)
+        around = c * way[0] - s * way[1], s * way[0] + c * way[1]
+        return jnp.stack([radius * around[0], radius * around[1], side * length / 2])
+
+
+@struct
+class HullPoint(ConvexMesh):
+    """The part of a convex mesh that touches in its lowest vertex, of several the outermost one.
+
+    Of vertices on a face that lies flat the one that is farthest in a direction of the mesh counts.
+    A height less than `LEVEL` times the distance along this direction hardly matters: a mesh that
+    stands and trembles keeps its points.
+
+    toward: the direction, a unit vector in the frame of the mesh, shape (3,)
+    """
+
+    toward: Numbers
+
+    def parts(self) -> list[tuple[ArrayLike, Shape]]:
+        """See `Shape.parts`."""
+        return [(np.zeros(3), self)]
+
+    def lowest(self, up: Array) -> Array:
+        """See `Shape.lowest`."""
+        vertices = wide_like(self.vertices, up, 2)
+        tilted = up - LEVEL * wide_like(self.toward, up, 1)
+        heights = jnp.sum(vertices * stop_gradient(tilted)[None], axis=1)
+        places = jnp.arange(len(vertices)).reshape((-1,) + (1,) * (up.ndim - 1))
+        chosen = heights.argmin(axis=0)[None] == places
+        return jnp.sum(jnp.where(chosen[:, None], vertices, 0.0), axis=0)
+
+
 Pair = tuple[Shape, ArrayLike, Shape, ArrayLike]
+GROUNDS = (HalfSpace, HeightField)
 
 
 def candidates(shape_C: Shape, shape_D: Shape) -> list[Pair] | None:
@@ -206,11 +388,12 @@ def candidates(shape_C: Shape, shape_D: Shape) -> list[Pair] | None:
     """
     origin = np.zeros(3)
     both = (shape_C, shape_D)
-    if isinstance(shape_C, HalfSpace):
-        swapped = None if isinstance(shape_D, HalfSpace) else candidates(shape_D, shape_C)
+    if isinstance(shape_D, GROUNDS):
+        parts = [(part, centre, shape_D, origin) for centre, part in shape_C.parts()]
+        return parts or None
+    if isinstance(shape_C, GROUNDS):
+        swapped = candidates(shape_D, shape_C)
         return None if swapped is None else [(*pair[2:], *pair[:2]) for pair in swapped]
-    if isinstance(shape_D, HalfSpace):
-        return [(part, centre, shape_D, origin) for centre, part in shape_C.parts()]
     if all(isinstance(shape, _Rounded) for shape in both):
         return [(shape_C, origin, shape_D, origin)]
     if all(isinstance(shape, Box) for shape in both):
@@ -238,9 +421,11 @@ def touches(shape_C: Shape, shape_D: Shape, T: Pose) -> Touch:
 
     n and the pairs of shapes that can touch, in either order:
 
-    Point, Sphere    with each other, on a Capsule, Box or HalfSpace: 1
-    Capsule          on a Capsule: 1; on a Box, a HalfSpace: 2
-    Box              on a Box, a HalfSpace: 8
+    Point, Sphere    with each other, on a Capsule, Box, HalfSpace or HeightField: 1
+    Capsule          on a Capsule: 1; on a Box, HalfSpace or HeightField: 2
+    Box              on a Box, HalfSpace or HeightField: 8
+    Cylinder         on a HalfSpace or HeightField: 4
+    ConvexMesh       on a HalfSpace or HeightField: 8, or the number of its vertices if less
 
     Returns: a `Touch` whose arrays have a first axis of n: (n, *b) and (n, 3, *b)
     Raises: ValueError for two shapes without a gap function
@@ -272,7 +457,7 @@ def touch(shape_C: Shape, shape_D: Shape, T: Pose) -> Touch:
 
 def _stands_first(shape_C: Shape, shape_D: Shape) -> bool:
     """Whether `_touch` knows two shapes in this order."""
-    order = (_Rounded, Box, HalfSpace)
+    order = (_Rounded, Box, *GROUNDS)
     return _place(shape_C, order) <= _place(shape_D, order)
 
 
@@ -284,6 +469,8 @@ def _touch(C: Any, D: Any, T: Pose) -> Touch:
     """`touch` of a shape C on a D of the same kind or of a later one of `_stands_first`."""
     if isinstance(D, HalfSpace):
         return _above_plane(C, T)
+    if isinstance(D, HeightField):
+        return _above_grid(C, D, T)
     if isinstance(D, _Rounded):
         return _between_segments(C, D, T)
     half = wide(D.size, T) / 2
@@ -331,6 +518,16 @@ def _above_plane(part: Shape, T: Pose) -> Touch:
     else:
         point = T.apply(part.lowest(T.rotate_inverse(up)))
     return Touch(point[2], point, up)
+
+
+def _above_grid(part: Any, field: HeightField, T: Pose) -> Touch:
+    """A part above a height field of D: a ball, or the lowest point above the triangle below it."""
+    grid = wide(field.heights, T, 2), wide(field.size, T)
+    if isinstance(part, _Rounded):
+        return Touch(*height_gap(T.p, wide(part.radius, T, 0), *grid))
+    up = height_normal(T.p, *grid)
+    point = T.apply(part.lowest(T.rotate_inverse(up)))
+    return Touch(*height_gap(point, jnp.zeros_like(point[0]), *grid))
 
 
 def _between_segments(C: Any, D: Any, T: Pose) -> Touch:

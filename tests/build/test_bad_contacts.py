@@ -43,6 +43,16 @@ def build(shape_C=BALL, shape_D=GROUND, **surface):
             "'foot': there is no gap function for Sphere and Lump; .*ContactPoint",
         ),
         ((GROUND, GROUND), "there is no gap function for HalfSpace and HalfSpace"),
+        ((jj.shapes.Cylinder(0.1, -1.0),), "shape_C Cylinder length -1.0 must be > 0"),
+        ((jj.shapes.Cylinder(0.1, 1.0), BOX), "no gap function for Cylinder and Box"),
+        ((jj.shapes.ConvexMesh(np.eye(3)),), r"ConvexMesh vertices has shape \(3, 3\); it must be"),
+        ((jj.shapes.ConvexMesh(np.eye(4)[:, :3] * [1, 1, 0]),), "ConvexMesh vertices lie in a pl"),
+        (
+            (BALL, jj.shapes.HeightField(np.ones((2, 5)), (1, 1))),
+            r"heights has .* of 3 nodes or",
+        ),
+        ((BALL, jj.shapes.HeightField(np.ones((3, 5)), (1, -1))), "HeightField size -1.0 must be"),
+        ((BALL, jj.shapes.HeightField(np.nan * np.ones((3, 3)), (1, 1))), "heights must be finite"),
     ],
 )
 def test_shapes_that_cannot_touch_are_refused(shapes, message):
