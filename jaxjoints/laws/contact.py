@@ -142,6 +142,7 @@ def contact_laws(
     slip: Any = 0.0,
     surface_speed: Any = 0.0,
     normal_speed: Any = None,
+    margin: Any = 0.0,
     anticipate: bool | None = None,
     cone: str | None = None,
     owner: str = "contact",
@@ -157,6 +158,7 @@ def contact_laws(
     slip: [m/(s N)], see `ContactFriction`
     surface_speed: target speed of friction, of C's surface against D's along the tangents [m/s]
     normal_speed: speed at which touching bodies are pushed apart [m/s]
+    margin: gap at which the bodies touch [m]
     anticipate: True: push in the step in which bodies would touch, so that they do not overlap.
         False: once they touch, as in ODE. None: False with a `friction_force`, which acts at gaps
         ≤ 0, else True
@@ -172,6 +174,7 @@ def contact_laws(
     anticipate = not _any(*box) if anticipate is None else anticipate
     laws: list[Law] = [
         ContactLimits(
+            margin,
             stiffness=stiffness,
             damping=damping,
             erp=erp,

@@ -131,6 +131,21 @@ def ellipsoid(radii: Any, rings: int = 12) -> Mesh:
     return Mesh(points * radii, np.array(faces))
 
 
+def height_mesh(heights: Any, size: Any) -> Mesh:
+    """A mesh of a grid of heights about the origin, as `shapes.HeightField` has them.
+
+    heights: along z [m], shape (X, Y); size: of the grid along x and y [m], shape (2,)
+    """
+    heights = np.asarray(heights, float)
+    X, Y = heights.shape
+    x, y = (s / 2 * np.linspace(-1, 1, n) for s, n in zip(size, (X, Y), strict=True))
+    points = np.stack([*np.meshgrid(x, y, indexing="ij"), heights], axis=-1)
+    a = (np.arange(X - 1)[:, None] * Y + np.arange(Y - 1)).ravel()
+    b, c, d = a + Y, a + Y + 1, a + 1
+    faces = np.concatenate([np.stack([a, b, c], axis=1), np.stack([a, c, d], axis=1)])
+    return Mesh(points.reshape(-1, 3), faces)
+
+
 Shape: TypeAlias = Box | Sphere | Cylinder | Capsule | Plane | Mesh
 
 

@@ -7,6 +7,7 @@ compiled model. Source: MuJoCo's documentation, "Computation" and "XML Reference
 import os
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, wraps
 from typing import Any, Literal
@@ -29,12 +30,24 @@ from ..model.system import WORLD
 from .errors import LoadError, Refuse, refusing
 from .files import Roots
 from .fluid import InertiaBoxDrag
-from .geometry import Box, Capsule, Cylinder, Mesh, Plane, Shape, Sphere, Visual, ellipsoid
+from .geometry import (
+    Box,
+    Capsule,
+    Cylinder,
+    Mesh,
+    Plane,
+    Shape,
+    Sphere,
+    Visual,
+    ellipsoid,
+    height_mesh,
+)
 from .mechanism import IDENTITY, Assembly, Connection, Frame, Laws, Link, product
 from .mjcf_actuators import read_actuators
 from .mjcf_source import Prepared
 from .model import Model
 from .report import Report
+from .touching import read_hull
 from .xml import FileLimits, read_source, read_xml
 
 # Impedances are kept off 0 and 1, as in MuJoCo.
@@ -51,6 +64,7 @@ VISIBLE_GROUPS = 3
 LISTS = {
     **{"BODY": "bodies", "JOINT": "joints", "GEOM": "geoms", "SITE": "sites"},
     **{"EQUALITY": "equalities", "ACTUATOR": "actuators", "TENDON": "tendons"},
+    "MESH": "meshes",
 }
 # Of tendons, what is skipped.
 TENDON_FIELDS = ("stiffnesspoly", "dampingpoly", "springyield")
@@ -107,16 +121,18 @@ def load_mjcf(
 
     Not read, and listed in one `LoadWarning`: spatial tendons, muscles, other actuators that are
     not affine in length, speed and control, site and body transmissions, flexes, skins, plugins,
-    sensors, keyframes, height fields, mocap bodies (they stand still), gravity compensation, limits
+    sensors, keyframes, mocap bodies (they stand still), gravity compensation, limits
     of ball joints, cameras, lights, textures. Integrator, solver and its tolerances are choices of
     `step` and are not read.
 
     source: path of a file, or the XML itself
     roots: folders in which included files and meshes are looked for, and outside of which no file
         is opened
-    contacts: let spheres, capsules and boxes touch the planes that stand in the world, where
-        contype and conaffinity say so; "all": spheres and capsules each other too, which is slow
-        where there are many. Other pairs do not touch
+    contacts: let geoms touch the planes and height fields of the world where contype, conaffinity
+        and exclude say so, and each other where a `<pair>` says so, with its numbers; "all": all
+        geoms each other, which is slow where there are many. Kinds that have no gap function (see
+        `shapes.touches`) do not touch. A mesh touches with its convex hull of 64 vertices at most,
+        and below a height field there is no base
     merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
     laws: as in `load_urdf`; a ball joint has the coordinates 0 to 2. A joint that the file has a
         servo for has two with one of `laws`, and one target from `Control.target` for both
@@ -233,6 +249,7 @@ class _Reader:
         counts = {
             **{"BODY": m.nbody, "JOINT": m.njnt, "GEOM": m.ngeom, "SITE": m.nsite},
             **{"EQUALITY": m.neq, "ACTUATOR": len(m.actuator_trntype), "TENDON": m.ntendon},
+            "MESH": m.nmesh,
         }
         self.lines = {
             kind: {
@@ -243,6 +260,8 @@ class _Reader:
             for kind, elements in LISTS.items()
         }
         self.names = {kind: self._names(kind, n, limits.name) for kind, n in counts.items()}
+        # Of each mesh that touches, once.
+        self.hulls: dict[int, shapes.ConvexMesh | None] = {}
         # Makers of laws by joint, for `connections`.
         self.servos: Mapping[int, Callable[[int], Law]] = {}
 
@@ -714,46 +733,75 @@ class _Reader:
             points = slice(m.mesh_vertadr[i], m.mesh_vertadr[i] + m.mesh_vertnum[i])
             faces = slice(m.mesh_faceadr[i], m.mesh_faceadr[i] + m.mesh_facenum[i])
             return Mesh(m.mesh_vert[points], m.mesh_face[faces].astype(int))
+        if kind == self.kind["mjGEOM_HFIELD"]:
+            return height_mesh(*self._heights(g))
         return None
 
     def add_contacts(self, assembly: Assembly, wanted: bool | str) -> None:
-        """Contacts of spheres, capsules and boxes with planes that stand in the world; with "all"
-        those of spheres and capsules with each other too.
+        """Contacts with planes and height fields, and those of `<pair>`; with "all" those of all
+        geoms that have a gap function.
         """
         m = self.m
         if self.disabled("CONTACT"):
             return
-        plane = self.kind["mjGEOM_PLANE"]
-        round_ = self.kind["mjGEOM_SPHERE"], self.kind["mjGEOM_CAPSULE"]
+        grounds = self.kind["mjGEOM_PLANE"], self.kind["mjGEOM_HFIELD"]
+        unknown: Counter = Counter()
         left_out, added = 0, False
-        for one, other in self._meeting():
-            if m.geom_type[other] == plane:
+        pairs = [(p, *(int(m[p]) for m in (m.pair_geom1, m.pair_geom2))) for p in range(m.npair)]
+        pairs += [(None, *both) for both in self._meeting()]
+        for pair, one, other in pairs:
+            if pair is not None and len({self._carrier(assembly, g) for g in (one, other)}) == 1:
+                self.report.skip("contact pair of geoms that are fixed to each other")
+                continue
+            if m.geom_type[other] in grounds:
                 one, other = other, one
-            kinds = int(m.geom_type[one]), int(m.geom_type[other])
-            stands = int(m.body_weldid[m.geom_bodyid[one]]) == 0
-            ground = kinds[0] == plane and stands and kinds[1] in (*round_, self.kind["mjGEOM_BOX"])
-            both_round = kinds[0] in round_ and kinds[1] in round_
-            if wanted and (ground or (both_round and wanted == "all")):
-                self._add_contact(other, one, assembly)
+            on_ground = m.geom_type[one] in grounds
+            if not wanted or not (on_ground or pair is not None or wanted == "all"):
+                left_out += 1
+            elif self._add_contact(other, one, pair, assembly):
                 added = True
             else:
-                left_out += 1
+                names = sorted(self._kind_of(g) for g in (one, other))
+                unknown["-".join(names)] += 1
         if left_out:
-            advice = "; contacts='all' adds those of spheres and capsules" if wanted else ""
-            advice = advice if wanted != "all" else ""
-            advice = advice or ("" if wanted else "; contacts=True adds those with planes")
-            self.report.skip(f"contact of {left_out} pairs of geoms{advice}")
-        if m.npair:
-            self.report.skip("contact pairs with numbers of their own")
-        if added and self.optional("geom_surfacevel").any():
-            self.report.skip("surfacevel of geoms")
-        if added and m.opt.enableflags & int(self.mujoco.mjtEnableBit.mjENBL_OVERRIDE):
+            advice = (
+                "contacts='all' adds those of bodies with each other"
+                if wanted
+                else "contacts=True adds those with planes, height fields and pairs of the file"
+            )
+            self.report.skip(f"contact of {left_out} pairs of geoms; {advice}")
+        for names, count in sorted(unknown.items()):
+            self.report.skip(f"contact of {count} pairs of geoms {names}, without a gap function")
+        if added:
+            self._list_skipped_of_contacts()
+
+    def _list_skipped_of_contacts(self) -> None:
+        """List what geoms and pairs say of contacts that are added, and what is not read."""
+        m = self.m
+        fields = "geom_surfacevel", "geom_adhesion", "pair_adhesion", "pair_solreffriction"
+        for field in fields:
+            if self.optional(field).any():
+                kind, what = field.split("_")
+                self.report.skip(f"{what} of {kind}s")
+        if m.opt.enableflags & int(self.mujoco.mjtEnableBit.mjENBL_OVERRIDE):
             self.report.skip("override of what contacts are like")
 
+    def _carrier(self, assembly: Assembly, g: int) -> str:
+        """The body of the builder that carries a geom."""
+        return assembly.frames[self._body(int(self.m.geom_bodyid[g]))][0]
+
+    def _kind_of(self, g: int) -> str:
+        """Name of the kind of a geom."""
+        kind = self.m.geom_type[g]
+        prefix = "mjGEOM_"
+        names = {n: name for name, n in self.kind.items() if name.startswith(prefix)}
+        return names.get(int(kind), str(kind)).removeprefix(prefix).lower()
+
     def _meeting(self) -> Iterator[tuple[int, int]]:
-        """Pairs of geoms that may touch, as MuJoCo chooses them."""
+        """Pairs of geoms that may touch, as MuJoCo chooses them beside those that are named."""
         m = self.m
         excluded = {int(x) for x in m.exclude_signature}
+        named = {frozenset(pair) for pair in zip(m.pair_geom1, m.pair_geom2, strict=True)}
         welded = [int(m.body_weldid[body]) for body in m.geom_bodyid]
         above = [int(m.body_weldid[m.body_parentid[body]]) for body in welded]
         for g in range(m.ngeom):
@@ -766,46 +814,76 @@ class _Reader:
                 next_to = above[f] == welded[g] or above[g] == welded[f]
                 if next_to and welded[f] and welded[g] and not self.disabled("FILTERPARENT"):
                     continue
-                yield f, g
+                if frozenset((f, g)) not in named:
+                    yield f, g
 
     @_reads("GEOM")
-    def _add_contact(self, other: int, one: int, assembly: Assembly) -> None:
-        """Let two geoms touch, of which `one` may be a plane."""
+    def _add_contact(self, other: int, one: int, pair: int | None, assembly: Assembly) -> bool:
+        """Let two geoms touch, of which `one` may be the ground; False without a gap function.
+
+        pair: index of the `<pair>` that names them, or None
+        """
         names = self.names["GEOM"]
         parent, (R_D, p_D) = self._geom_frame(assembly, one)
         child, (R_C, p_C) = self._geom_frame(assembly, other)
         if child == WORLD:
             one, other, parent, child = other, one, child, parent
             R_C, p_C, R_D, p_D = R_D, p_D, R_C, p_C
-        surface = self._surface(one, other)
-        # Geoms touch where their distance is the sum of their margins.
-        margin = float(self.m.geom_margin[one] + self.m.geom_margin[other])
-        if self.m.geom_type[one] == self.kind["mjGEOM_PLANE"]:
-            shape_D, p_D = shapes.HalfSpace(), p_D + margin * R_D[:, 2]
-        else:
-            shape_D = self._touching(one, margin)
+        shape_C, shape_D = self._touching(other), self._touching(one)
+        if shape_C is None or shape_D is None or shapes.candidates(shape_C, shape_D) is None:
+            return False
+        surface = self._surface(one, other) if pair is None else self._surface_of_pair(pair)
         assembly.builder.contact(
             f"{assembly.prefix}{names[other]} on {names[one]}",
-            *(self._touching(other), shape_D),
+            *(shape_C, shape_D),
             child=child,
             parent=parent,
             frame_C=(p_C, R_C),
             frame_D=(p_D, R_D),
             **surface,
         )
+        return True
 
-    def _touching(self, g: int, margin: float = 0.0) -> shapes.Shape:
-        """The shape that touches in place of a geom, wider by a margin where it is round."""
+    def _touching(self, g: int) -> shapes.Shape | None:
+        """The shape that touches in place of a geom."""
         a, b, c = (float(x) for x in self.m.geom_size[g])
-        return {
-            self.kind["mjGEOM_SPHERE"]: lambda: shapes.Sphere(a + margin),
-            self.kind["mjGEOM_CAPSULE"]: lambda: shapes.Capsule(a + margin, 2 * b),
+        kind = int(self.m.geom_type[g])
+        if kind == self.kind["mjGEOM_MESH"]:
+            return self._hull(int(self.m.geom_dataid[g]))
+        if kind == self.kind["mjGEOM_HFIELD"]:
+            heights, size = self._heights(g)
+            return shapes.HeightField(heights, size) if min(heights.shape) > 2 else None
+        makers: dict[int, Callable[[], shapes.Shape]] = {
+            self.kind["mjGEOM_PLANE"]: shapes.HalfSpace,
+            self.kind["mjGEOM_SPHERE"]: lambda: shapes.Sphere(a),
+            self.kind["mjGEOM_CAPSULE"]: lambda: shapes.Capsule(a, 2 * b),
+            self.kind["mjGEOM_CYLINDER"]: lambda: shapes.Cylinder(a, 2 * b),
             self.kind["mjGEOM_BOX"]: lambda: shapes.Box((2 * a, 2 * b, 2 * c)),
-        }[int(self.m.geom_type[g])]()
+        }
+        return makers[kind]() if kind in makers else None
+
+    def _heights(self, g: int) -> tuple[np.ndarray, np.ndarray]:
+        """Heights of a height field [m], along x and y, and its size [m]."""
+        m, i = self.m, int(self.m.geom_dataid[g])
+        rows, columns = int(m.hfield_nrow[i]), int(m.hfield_ncol[i])
+        start = int(m.hfield_adr[i])
+        data = np.asarray(m.hfield_data[start : start + rows * columns], float)
+        x, y, top, _ = (float(x) for x in m.hfield_size[i])
+        return top * data.reshape(rows, columns).T, np.array([2 * x, 2 * y])
+
+    def _hull(self, i: int) -> shapes.Shape | None:
+        """The convex hull of a mesh; None for a flat one."""
+        if i not in self.hulls:
+            m = self.m
+            points = m.mesh_vert[m.mesh_vertadr[i] : m.mesh_vertadr[i] + m.mesh_vertnum[i]]
+            self.hulls[i] = read_hull(f"mesh {self.names['MESH'][i]!r}", points, self.report)
+        return self.hulls[i]
 
     def _surface(self, one: int, other: int) -> dict[str, Any]:
         """Friction and softness of what two geoms touch with, for `SystemBuilder.contact`."""
         m, pair = self.m, [one, other]
+        # Geoms touch where their distance is the sum of their margins.
+        margin = float(self.m.geom_margin[one] + self.m.geom_margin[other])
         first, second = (int(m.geom_priority[x]) for x in pair)
         if first != second:
             # Of two geoms the one of higher priority counts.
@@ -820,8 +898,33 @@ class _Reader:
         weights = weights if weights.any() else np.ones(len(pair))
         weights = weights / weights.sum()
         mixed = weights @ solref if (solref[:, 0] > 0).all() else solref.min(axis=0)
-        friction = np.max([m.geom_friction[x] for x in pair], axis=0)
+        slide, spin, roll = np.max([m.geom_friction[x] for x in pair], axis=0)
         dimension = max(int(m.geom_condim[x]) for x in pair)
+        friction = np.array([slide, slide, spin, roll, roll])
+        return self._contact(one, other, friction, dimension, mixed, weights @ solimp, margin)
+
+    def _surface_of_pair(self, i: int) -> dict[str, Any]:
+        """The same of a `<pair>`, which has numbers of its own."""
+        m = self.m
+        geoms = int(m.pair_geom1[i]), int(m.pair_geom2[i])
+        softness = m.pair_solref[i], m.pair_solimp[i], float(m.pair_margin[i])
+        return self._contact(*geoms, m.pair_friction[i], int(m.pair_dim[i]), *softness)
+
+    def _contact(
+        self,
+        one: int,
+        other: int,
+        friction: np.ndarray,
+        dimension: int,
+        solref: np.ndarray,
+        solimp: np.ndarray,
+        margin: float,
+    ) -> dict[str, Any]:
+        """Arguments of `SystemBuilder.contact`.
+
+        friction: along two tangents, about the normal and about two tangents; dimension: `condim`
+        """
+        m = self.m
         inverse = sum(float(m.body_invweight0[m.geom_bodyid[x], 0]) for x in (one, other))
         share = 1.0
         if dimension >= 3 and m.opt.cone == int(self.mujoco.mjtCone.mjCONE_PYRAMIDAL):
@@ -830,16 +933,24 @@ class _Reader:
             μ = max(float(friction[0]), LEAST_FRICTION)
             inverse *= 1 + μ**2
             share = μ**2 / (max(float(m.opt.impratio), LEAST) * (dimension - 1))
-        stiffness, damping = spring_of(mixed, weights @ solimp, inverse, share)
+        stiffness, damping = spring_of(solref, solimp, inverse, share)
+        slides, rolls = (tuple(float(x) for x in friction[at]) for at in ([0, 1], [3, 4]))
+        alike = slides[0] == slides[1]
+        elliptic = m.opt.cone == int(self.mujoco.mjtCone.mjCONE_ELLIPTIC)
+        if elliptic and not alike and dimension >= 3:
+            names = " and ".join(repr(self.names["GEOM"][g]) for g in (one, other))
+            self.report.notes.append(
+                f"pair of geoms {names}: its friction {slides} differs along the tangents, so that "
+                "it is a pyramid in place of an elliptic cone"
+            )
         return {
-            "friction": float(friction[0]) if dimension >= 3 else 0.0,
-            "spinning": float(friction[1]) if dimension >= 4 else 0.0,
-            "rolling": float(friction[2]) if dimension >= 6 else 0.0,
+            "friction": (slides[0] if alike else slides) if dimension >= 3 else 0.0,
+            "spinning": float(friction[2]) if dimension >= 4 else 0.0,
+            "rolling": (rolls[0] if rolls[0] == rolls[1] else rolls) if dimension >= 6 else 0.0,
             "stiffness": stiffness,
             "damping": damping,
-            "cone": "round"
-            if m.opt.cone == int(self.mujoco.mjtCone.mjCONE_ELLIPTIC)
-            else "pyramid",
+            "margin": margin,
+            "cone": "round" if elliptic and alike else "pyramid",
         }
 
     def list_skipped(self, pictures: bool) -> None:

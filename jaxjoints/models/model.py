@@ -1,19 +1,23 @@
 """Model: a mechanism from a file, to add to, to build and to look at."""
 
-from collections.abc import Mapping, Sequence
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from jax import Array
 
+from ..algebra.options import near_matches
 from ..build.builder import SystemBuilder
+from ..couplings.shapes import HalfSpace, Shape
 from ..model.state import Control, State
 from ..model.system import WORLD, System
 from ..model.table import Description, Table, count, names
 from .actuators import Actuator, activation_of, control_of, next_activation_of
 from .errors import shown
 from .geometry import Visual
+from .touching import touching_shape
 
 # Names in an error, and sentences of each kind in a description.
 MOST_NAMES, MOST_SENTENCES = 10, 3
@@ -91,6 +95,57 @@ class Model:
                 "give a link a joint that moves it, or the base with load_urdf(..., floating=True)"
             )
         return self.builder.build()
+
+    def add_ground(
+        self,
+        ground: Shape | None = None,
+        *,
+        frame: Any = None,
+        bodies: Iterable[str] | None = None,
+        **surface: Any,
+    ) -> tuple[str, ...]:
+        """Let `collisions` touch a ground that stands in the world; returns the names of contacts.
+
+        A mesh touches with its convex hull, of 64 vertices at most. Contacts are named
+        "BODY on ground", of several shapes of a body "BODY 0 on ground" and so on, and the points
+        of each as in `SystemBuilder.contact`.
+
+        ground: a shape of `jaxjoints.shapes`, by default the half-space below z = 0; frame: where
+            it stands, in one of the forms of `SystemBuilder.body`
+        bodies: those that touch it, or patterns of the shell for their names; None for all
+        surface: as in `SystemBuilder.contact`
+
+        Raises: ValueError without shapes that could touch, for names that fit no body, and for
+            shapes that do not touch this ground.
+        """
+        seen: dict[str, list[Visual]] = {}
+        for visual in self.collisions:
+            if visual.body != WORLD:
+                seen.setdefault(visual.body, []).append(visual)
+        patterns = ["*"] if bodies is None else list(bodies)
+        for pattern in patterns:
+            if not fnmatch.filter(seen, pattern):
+                advice = near_matches(pattern, seen) if seen else "load the file with visuals=True"
+                raise ValueError(
+                    f"model {shown(self.name)}: no body {pattern!r} has collision shapes; {advice}"
+                )
+        names: list[str] = []
+        for body, visuals in seen.items():
+            if not any(fnmatch.fnmatchcase(body, pattern) for pattern in patterns):
+                continue
+            for i, visual in enumerate(visuals):
+                number = f" {i}" if len(visuals) > 1 else ""
+                rotation, position = visual.frame
+                names += self.builder.contact(
+                    f"{body}{number} on ground",
+                    touching_shape(visual.shape),
+                    HalfSpace() if ground is None else ground,
+                    child=body,
+                    frame_C=(position, rotation),
+                    frame_D=frame,
+                    **surface,
+                )
+        return tuple(names)
 
     def control(
         self,

@@ -5,15 +5,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.spatial import ConvexHull, QhullError
 
 from ..build.checks.values import near_matches
+from ..couplings import shapes
 from ..couplings.contact import Contact
-from ..couplings.shapes import Capsule as TouchingCapsule
-from ..couplings.shapes import HalfSpace
-from ..couplings.shapes import Sphere as TouchingSphere
 from ..model.measures import coordinate_limits
 from ..model.system import WORLD, WORLD_INDEX
-from ..models.geometry import Box, Capsule, Cylinder, Mesh, Plane, Sphere, Visual
+from ..models.geometry import (
+    Box,
+    Capsule,
+    Cylinder,
+    Mesh,
+    Plane,
+    Sphere,
+    Visual,
+    height_mesh,
+)
 from ..models.model import Model
 from .motion import Motion
 
@@ -119,7 +127,7 @@ def read_scene(motion: Motion, visuals: Model | Iterable[Visual] = ()) -> Scene:
     visuals, level = _without_floor(visuals, up)
     parts = [part for visual in visuals for part in _part(visual, system, meshes)]
     seen = {part.body for part in parts}
-    parts += [part for part in _touching(system) if part.body not in seen]
+    parts += [part for part in _touching(system, meshes) if part.body not in seen]
     reaches = _reaches(motion, joints, com, parts, meshes)
     size = float(np.median(reaches[reaches > 0])) if (reaches > 0).any() else 1.0
     with_geometry = {part.body for part in parts}
@@ -312,9 +320,11 @@ def _without_floor(visuals: Iterable[Visual], up: np.ndarray) -> tuple[list[Visu
     return kept, max(heights, default=None)
 
 
-def _touching(system: Any) -> list[Part]:
-    """Round shapes that take part in contacts."""
+def _touching(system: Any, meshes: list[Mesh]) -> list[Part]:
+    """Shapes that take part in contacts; their meshes are appended to the meshes."""
     parts, seen = [], set()
+    corners: dict[tuple[str, int], list[np.ndarray]] = {}
+    ends: dict[tuple[str, int], list[Part]] = {}
     for group in system.contacts:
         if not isinstance(group.geometry, Contact):
             continue
@@ -323,28 +333,123 @@ def _touching(system: Any) -> list[Part]:
             ("shape_D", group.frame_D, group.parent),
         ):
             shape = getattr(group.geometry, field)
-            if not isinstance(shape, TouchingSphere | TouchingCapsule):
-                continue
             frames = np.concatenate([_tail_first(frame.p, 2), _tail_first(frame.q, 2)], -1)
-            radii = _tail_first(np.asarray(shape.radius)[None], 2)
-            capsule = isinstance(shape, TouchingCapsule)
-            lengths = _tail_first(np.asarray(shape.length)[None], 2) if capsule else 0 * radii
             for i, body in enumerate(bodies):
-                ball = 2 * radii[:, i] * np.ones(3)
-                key = body, frames[0, i].tobytes(), ball.tobytes(), lengths[0, i].tobytes()
-                if key in seen:
-                    continue
-                seen.add(key)
-                color = GROUND if body < 0 else PALETTE[body % len(PALETTE)]
-                z = _rotated(frames[:, i, 3:], np.array([0.0, 0.0, 1.0]))
-                for side in (-1, 1) if capsule else (0,):
-                    place = frames[:, i].copy()
-                    place[:, :3] += side * lengths[:, i] / 2 * z
-                    parts.append(Part("sphere", "geometry", body, place, ball, color))
-                if capsule:
-                    long = np.concatenate([ball[:, :2], lengths[:, i]], axis=-1)
-                    parts.append(Part("cylinder", "geometry", body, frames[:, i], long, color))
+                name = system.topology.contacts[group.members[i]].rpartition("/")[0]
+                if isinstance(shape, shapes.Point):
+                    corners.setdefault((name, body), []).append(frames[0, i, :3])
+                for piece in _pieces(shape, i, meshes):
+                    place = _shifted(frames[:, i], piece.offset)
+                    look = piece.size, _color(body), piece.mesh
+                    part = Part(piece.kind, "geometry", body, place, *look)
+                    # Several contacts of one shape, a point each, are drawn once.
+                    key = body, part.kind, part.mesh, part.frame.tobytes(), part.size.tobytes()
+                    parts += [] if key in seen else [part]
+                    seen.add(key)
+                    if isinstance(shape, shapes.Sphere):
+                        ends.setdefault((name, body), []).append(part)
+    # Two balls of one contact are the ends of a capsule.
+    for (name, body), balls in ends.items():
+        if name and len(balls) == 2:
+            way = balls[1].frame[:, :3] - balls[0].frame[:, :3]
+            turn = np.stack([_along(w) for w in way])
+            place = np.concatenate([balls[0].frame[:, :3] + way / 2, turn], axis=-1)
+            length = np.linalg.norm(way, axis=-1, keepdims=True)
+            width, length = np.broadcast_arrays(balls[0].size, length)
+            size = np.concatenate([width[:, :2], length[:, :1]], axis=-1)
+            parts.append(Part("cylinder", "geometry", body, place, size, _color(body)))
+    # Points of one contact are corners of a box or a mesh, if they span a volume.
+    for (_, body), points in corners.items():
+        mesh = _hull_mesh(np.array(points))
+        if mesh is not None:
+            frame = np.array([[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])
+            at = _known(mesh, meshes)
+            parts.append(Part("mesh", "geometry", body, frame, np.ones((1, 3)), _color(body), at))
     return parts
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """One of the parts that a shape is drawn of: kind, size and mesh as in `Part`, and where it is
+    along z of the shape [m], shape (E or 1,).
+    """
+
+    kind: str
+    size: np.ndarray
+    offset: np.ndarray
+    mesh: int = -1
+
+
+def _pieces(shape: Any, i: int, meshes: list[Mesh]) -> list[_Piece]:
+    """What contact i of a group draws of its shape, whose leaves are those of all contacts."""
+
+    def number(x):
+        return _tail_first(np.asarray(x)[None], 2)[:, i, 0]
+
+    def of_mesh(mesh):
+        none = np.zeros(1)
+        return [] if mesh is None else [_Piece("mesh", np.ones((1, 3)), none, _known(mesh, meshes))]
+
+    if isinstance(shape, shapes.Box):
+        size = _tail_first(shape.size, 2)[:, i]
+        return [_Piece("box", size, np.zeros(len(size)))]
+    if isinstance(shape, shapes.ConvexMesh):
+        return of_mesh(_hull_mesh(_first(shape.vertices, 3)[..., i]))
+    if isinstance(shape, shapes.HeightField):
+        return of_mesh(height_mesh(_first(shape.heights, 3)[..., i], _first(shape.size, 2)[..., i]))
+    if not isinstance(shape, shapes.Sphere | shapes.Capsule | shapes.Cylinder):
+        return []
+    width = 2 * number(shape.radius)[:, None] * np.ones(3)
+    if isinstance(shape, shapes.Sphere):
+        return [_Piece("sphere", width, np.zeros(len(width)))]
+    length = number(shape.length)
+    width, length = np.broadcast_arrays(width, length[:, None])
+    tube = np.concatenate([width[:, :2], length[:, :1]], axis=-1)
+    pieces = [_Piece("cylinder", tube, np.zeros(len(tube)))]
+    if isinstance(shape, shapes.Capsule):
+        pieces += [_Piece("sphere", width, side * length[:, 0] / 2) for side in (-1, 1)]
+    return pieces
+
+
+def _first(leaf: Any, rank: int) -> np.ndarray:
+    """A leaf as it is in the first environment; rank: without batch axes."""
+    leaf = np.asarray(leaf, float)
+    return leaf if leaf.ndim == rank else leaf[..., 0]
+
+
+def _shifted(frame: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """Frames (E or 1, 7) moved by an offset [m], (E or 1,), along their z axes."""
+    frame = np.repeat(frame, max(len(offset) // len(frame), 1), axis=0)
+    z = _rotated(frame[:, 3:], np.array([0.0, 0.0, 1.0]))
+    return np.concatenate([frame[:, :3] + offset[:, None] * z, frame[:, 3:]], axis=-1)
+
+
+def _color(body: int) -> tuple[float, float, float, float]:
+    """Of a body by its index, -1 for the world."""
+    return GROUND if body < 0 else PALETTE[body % len(PALETTE)]
+
+
+def _known(mesh: Mesh, meshes: list[Mesh]) -> int:
+    """Index of a mesh, which is appended to the meshes where none is like it."""
+    for i, other in enumerate(meshes):
+        if np.array_equal(other.vertices, mesh.vertices):
+            if np.array_equal(other.faces, mesh.faces):
+                return i
+    meshes.append(mesh)
+    return len(meshes) - 1
+
+
+def _hull_mesh(points: np.ndarray) -> Mesh | None:
+    """The convex hull of points (n, 3) as a mesh; None where they span no volume."""
+    try:
+        found = ConvexHull(points)
+    except (QhullError, ValueError):
+        return None
+    corners = points[found.simplices]
+    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    outwards = (normals * found.equations[:, :3]).sum(axis=1) > 0
+    faces = np.where(outwards[:, None], found.simplices, found.simplices[:, ::-1])
+    return Mesh(points, faces)
 
 
 def _skeleton(joints: tuple[Joint, ...], com: np.ndarray, size: float) -> list[Part]:
@@ -439,7 +544,8 @@ def _ground(system: Any, low: float, radius: float) -> float:
     for group in system.contacts:
         if not isinstance(group.geometry, Contact):
             continue
-        if not isinstance(group.geometry.shape_D, HalfSpace) or WORLD_INDEX not in group.parent:
+        level = isinstance(group.geometry.shape_D, shapes.HalfSpace)
+        if not level or WORLD_INDEX not in group.parent:
             continue
         i = group.parent.index(WORLD_INDEX)
         frame = _tail_first(group.frame_D.p, 2)[0, i], _tail_first(group.frame_D.q, 2)[0, i]

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial import ConvexHull
 
 import jaxjoints as jj
 from jaxjoints.models import FileLimits, LoadError, LoadWarning, load_urdf
@@ -501,3 +502,46 @@ def test_a_file_that_is_not_there_is_no_load_error(tmp_path):
         load_urdf(tmp_path / "robot.urdf")
     with pytest.raises(LoadError, match="is no regular file"):
         load_urdf(tmp_path)
+
+
+def test_collision_shapes_touch_a_ground_on_request(tmp_path):
+    """Boxes, cylinders, spheres and the hulls of meshes, on a half-space and a height field."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 3))
+    points = 0.1 * x / np.linalg.norm(x, axis=1)[:, None]
+    hull = ConvexHull(points)
+    corners = [f"v {x:.9f} {y:.9f} {z:.9f}" for x, y, z in points]
+    faces = ["f " + " ".join(str(i + 1) for i in simplex) for simplex in hull.simplices]
+    (tmp_path / "rock.obj").write_text("\n".join(corners + faces), encoding="utf-8")
+    shapes_of = {
+        "drum": '<cylinder radius="0.1" length="0.2"/>',
+        "rock": '<mesh filename="rock.obj"/>',
+        "foot": '<box size="0.2 0.2 0.2"/>',
+    }
+    links = [
+        f"""<link name="{name}"><inertial><mass value="1"/>
+        <inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial>
+        <collision><geometry>{shape}</geometry></collision></link>"""
+        for name, shape in shapes_of.items()
+    ]
+    joints = [
+        f"""<joint name="{name} rail" type="prismatic"><parent link="world"/><child link="{name}"/>
+        <origin xyz="0 {i} 0.11"/><axis xyz="0 0 1"/><limit effort="0" velocity="0"/></joint>"""
+        for i, name in enumerate(shapes_of)
+    ]
+    text = f'<robot name="r"><link name="world"/>{"".join(links + joints)}</robot>'
+    model = load_urdf(text, roots=[tmp_path])
+    names = model.add_ground(friction=0.5)
+    counts = {"drum": 4, "rock": 8, "foot": 8}
+    assert [sum(one.startswith(name) for one in names) for name in counts] == list(counts.values())
+    with pytest.raises(ValueError, match="no body 'feet' has collision shapes; there are"):
+        model.add_ground(bodies=["feet"])
+    ramp = jj.shapes.HeightField(np.zeros((3, 3)), (4.0, 4.0))
+    fields = load_urdf(text, roots=[tmp_path])
+    assert len(fields.add_ground(ramp, bodies=["f*"], frame=(0.0, 2.0, 0.0))) == 8
+    system, state = model.build()
+    run = jax.jit(lambda s: jj.rollout(system, s, dt=2e-3, steps=200, record_every=200)[0])
+    # The simplified hull has its lowest vertex within a millimetre of the rock's.
+    np.testing.assert_allclose(run(state).position[2], 0.1, atol=1.5e-3)
+    with pytest.raises(ValueError, match="no body '\\*' has collision shapes; load the file with"):
+        load_urdf(text, visuals=False).add_ground()

@@ -193,6 +193,41 @@ def test_touching_shapes_stand_for_bodies_without_visuals():
     assert [part["kind"] for part in parts if part["layer"] == "geometry"] == ["box"]
 
 
+def test_every_shape_that_touches_is_drawn_once():
+    """Box, capsule and mesh of few vertices as well, which touch the ground with parts."""
+    world = jj.SystemBuilder()
+    shapes, ground = jj.shapes, jj.shapes.HalfSpace()
+    turned = ((0.1, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0))
+    points = np.random.default_rng(0).normal(size=(40, 3))
+    tent = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]])
+    box, plate, rod = shapes.Box((0.2, 0.3, 0.4)), shapes.Box((1, 1, 0.1)), shapes.Capsule(0.1, 0.4)
+    capsule = ["cylinder", "sphere", "sphere"]
+    of_body = {
+        "drum": (shapes.Cylinder(0.2, 0.5), ground, ["cylinder"]),
+        "stone": (shapes.ConvexMesh.hull_of(points), ground, ["mesh"]),
+        "tent": (shapes.ConvexMesh(tent), ground, ["mesh"]),
+        "crate": (box, ground, ["mesh"]),
+        "block": (box, plate, ["box"]),
+        "rod": (rod, shapes.HeightField(np.zeros((3, 4)), (4.0, 6.0)), capsule),
+        "bar": (rod, plate, capsule),
+    }
+    for i, (name, (shape, below, _)) in enumerate(of_body.items()):
+        world.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1), pose=(3.0 * i, 0.0, 2.0))
+        world.contact(name, shape, below, child=name, frame_C=turned)
+    page = document(jj.view(*world.build()))
+    sizes = decoded(page["channels"]["partSizes"])[0]
+    drawn = [(p, size) for p, size in zip(page["parts"], sizes, strict=True)]
+    drawn = [(part, size) for part, size in drawn if part["layer"] == "geometry"]
+    for i, (_, _, kinds) in enumerate(of_body.values()):
+        assert sorted(part["kind"] for part, _ in drawn if part["body"] == i) == kinds
+    # The height field, and one plate, which two bodies touch.
+    assert sorted(part["kind"] for part, _ in drawn if part["body"] < 0) == ["box", "mesh"]
+    tubes = [size for part, size in drawn if part["kind"] == "cylinder"]
+    expected = [[0.4, 0.4, 0.5], [0.2, 0.2, 0.4], [0.2, 0.2, 0.4]]
+    np.testing.assert_allclose(sorted(tubes, key=lambda x: -x[0]), expected, atol=SINGLE)
+    assert len(page["meshes"]) == 4
+
+
 @pytest.mark.parametrize(
     "given, message",
     [
