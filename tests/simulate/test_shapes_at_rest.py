@@ -1,11 +1,14 @@
 """Bodies of each shape come to rest on each other, or roll: gaps, heights and energy."""
 
+from functools import cache
+
 import jax
 import numpy as np
 import pytest
 
 import jaxjoints as jj
 from jaxjoints import shapes
+from support.cases import mostly_slow
 
 DT, STEPS, EVERY = 2e-3, 500, 50
 SIDE = (0.4, 0.3, 0.2)
@@ -17,8 +20,16 @@ REST = 2e-6
 SLOPE = 0.2
 
 
-def scene():
-    """Columns of bodies, far from each other, each a little above what it falls on."""
+STACK, BEAM, GROUND = ("lower", "middle", "upper"), ("rod", "ball"), "ground"
+STANDING = {**dict.fromkeys(STACK, STACK), "rod": BEAM}
+STANDING |= dict.fromkeys(("stands", "pebble", "pyramid"), GROUND)
+ROLLING = {"ball": (BEAM, ("ball",)), "rolls": (GROUND, ("rolls/0", "rolls/1"))}
+
+
+def scene(part):
+    """Bodies far from each other, each a little above what it falls on: a stack of boxes, round
+    ones on a box, or what the ground carries.
+    """
     world = jj.SystemBuilder(gravity=(0.0, 0.0, -9.81))
     box = np.array(SIDE)
     moments = 2.0 / 12 * (box @ box - box**2)
@@ -30,58 +41,58 @@ def scene():
         world.body(name, mass=2.0, inertia=inertia, pose=pose, **motion)
 
     rough, crate = {"friction": 0.5, "restitution": 0.0}, shapes.Box(SIDE)
-    # A stack of three boxes, turned against each other, on a table of the world.
     table = shapes.Box((2.0, 2.0, 0.2))
-    add("lower", (0.0, 0.0), 0.2)
-    add("middle", (0.05, 0.02), 0.4, turn=TURN, drop=2e-3)
-    add("upper", (0.02, 0.0), 0.6, drop=3e-3)
-    world.contact("lower", crate, table, child="lower", **rough)
-    world.contact("middle", crate, crate, child="middle", parent="lower", **rough)
-    world.contact("upper", crate, crate, child="upper", parent="middle", **rough)
-    # A rod across a beam, and a ball on it, which rolls.
-    far = {"frame_D": (0.0, 5.0, 0.0)}
     rod, ball = shapes.Capsule(0.05, 0.8), shapes.Sphere(0.1)
-    add("rod", (0.1, 5.0), 0.15, inertia=(0.1, 0.1, 0.003), turn=LYING)
-    world.contact("rod", rod, table, child="rod", **far, **rough)
     speed = (0.5, 0.0, 0.0, 0.0, 5.0, 0.0)
-    add("ball", (0.0, 5.5), 0.2, inertia=(0.008,) * 3, drop=0.0, velocity=speed)
-    world.contact("ball", ball, table, child="ball", **far, **rough)
-    # On the ground: cylinders that stand and that roll, a pebble of many faces, a tetrahedron.
-    ground, drum = shapes.HalfSpace(), shapes.Cylinder(0.1, 0.3)
-    around = 2.0 * np.array([0.01 / 4 + 0.09 / 12] * 2 + [0.01 / 2])
-    add("stands", (0.0, 10.0), 0.15, inertia=around, drop=2e-3)
-    add("rolls", (1.0, 10.0), 0.1, inertia=around, drop=0.0, turn=ACROSS, velocity=speed)
-    for name in ("stands", "rolls"):
-        world.contact(name, drum, ground, child=name, **rough)
-    sole = [[x, y, -0.05] for x, y in ((0.1, 0.1), (-0.1, 0.12), (-0.1, -0.1), (0.12, -0.1))]
-    top = 0.15 * np.array([[np.cos(a), np.sin(a), 0.4] for a in np.arange(11)])
-    add("pebble", (2.0, 10.0), 0.05, drop=2e-3)
-    pebble = shapes.ConvexMesh.hull_of(np.concatenate([sole, top]))
-    world.contact("pebble", pebble, ground, child="pebble", **rough)
-    add("pyramid", (3.0, 10.0), 0.05, drop=2e-3)
-    pyramid = shapes.ConvexMesh(np.array([*sole, [0.0, 0.0, 0.1]]))
-    world.contact("pyramid", pyramid, ground, child="pyramid", **rough)
-    # A ball on a height field that falls with x.
-    x = np.linspace(-4, 4, 9)
-    ramp = shapes.HeightField(np.outer(-SLOPE * x, np.ones(3)), (8.0, 2.0))
-    down = {"frame_D": (0.0, 15.0, 0.0)}
-    height = 0.1 * np.sqrt(1 + SLOPE**2)
-    add("descends", (0.3, 15.0), height - 0.3 * SLOPE, inertia=(0.008,) * 3, drop=0.0)
-    world.contact("descends", ball, ramp, child="descends", friction=0.9, **down)
+    if part == STACK:
+        # A stack of three boxes, turned against each other, on a table of the world.
+        add("lower", (0.0, 0.0), 0.2)
+        add("middle", (0.05, 0.02), 0.4, turn=TURN, drop=2e-3)
+        add("upper", (0.02, 0.0), 0.6, drop=3e-3)
+        world.contact("lower", crate, table, child="lower", **rough)
+        world.contact("middle", crate, crate, child="middle", parent="lower", **rough)
+        world.contact("upper", crate, crate, child="upper", parent="middle", **rough)
+    elif part == BEAM:
+        # A rod across a beam, and a ball on it, which rolls.
+        far = {"frame_D": (0.0, 5.0, 0.0)}
+        add("rod", (0.1, 5.0), 0.15, inertia=(0.1, 0.1, 0.003), turn=LYING)
+        world.contact("rod", rod, table, child="rod", **far, **rough)
+        add("ball", (0.0, 5.5), 0.2, inertia=(0.008,) * 3, drop=0.0, velocity=speed)
+        world.contact("ball", ball, table, child="ball", **far, **rough)
+    else:
+        # On the ground: cylinders that stand and that roll, a pebble of many faces, a tetrahedron.
+        ground, drum = shapes.HalfSpace(), shapes.Cylinder(0.1, 0.3)
+        around = 2.0 * np.array([0.01 / 4 + 0.09 / 12] * 2 + [0.01 / 2])
+        add("stands", (0.0, 10.0), 0.15, inertia=around, drop=2e-3)
+        add("rolls", (1.0, 10.0), 0.1, inertia=around, drop=0.0, turn=ACROSS, velocity=speed)
+        for name in ("stands", "rolls"):
+            world.contact(name, drum, ground, child=name, **rough)
+        sole = [[x, y, -0.05] for x, y in ((0.1, 0.1), (-0.1, 0.12), (-0.1, -0.1), (0.12, -0.1))]
+        top = 0.15 * np.array([[np.cos(a), np.sin(a), 0.4] for a in np.arange(11)])
+        add("pebble", (2.0, 10.0), 0.05, drop=2e-3)
+        pebble = shapes.ConvexMesh.hull_of(np.concatenate([sole, top]))
+        world.contact("pebble", pebble, ground, child="pebble", **rough)
+        add("pyramid", (3.0, 10.0), 0.05, drop=2e-3)
+        pyramid = shapes.ConvexMesh(np.array([*sole, [0.0, 0.0, 0.1]]))
+        world.contact("pyramid", pyramid, ground, child="pyramid", **rough)
+        # A ball on a height field that falls with x.
+        x = np.linspace(-4, 4, 9)
+        ramp = shapes.HeightField(np.outer(-SLOPE * x, np.ones(3)), (8.0, 2.0))
+        down = {"frame_D": (0.0, 15.0, 0.0)}
+        height = 0.1 * np.sqrt(1 + SLOPE**2)
+        add("descends", (0.3, 15.0), height - 0.3 * SLOPE, inertia=(0.008,) * 3, drop=0.0)
+        world.contact("descends", ball, ramp, child="descends", friction=0.9, **down)
     return *world.build(), expected
 
 
-@pytest.fixture(scope="module")
-def film():
-    system, state, expected = scene()
-
-    def readings(state):
-        return jj.gaps(system, state)
-
+@cache
+def film(part):
+    """A part of the scene, its start and end, the gaps over time and heights at rest."""
+    system, state, expected = scene(part)
     run = jax.jit(lambda s: jj.rollout(system, s, dt=DT, steps=STEPS, record_every=EVERY))
     end, seen = run(state)
-    gaps = jax.jit(jax.vmap(readings))(seen)
-    return system, state, end, seen, np.asarray(gaps), expected
+    gaps = jax.jit(jax.vmap(lambda state: jj.gaps(system, state)))(seen)
+    return system, state, end, np.asarray(gaps), expected
 
 
 def at(system, *names):
@@ -94,12 +105,9 @@ def kinetic(system, state, name):
     return float(state.velocity[:, i] @ state.velocity[:, i] + 0.01 * spin @ spin)
 
 
-STANDING = ("lower", "middle", "upper", "rod", "stands", "pebble", "pyramid")
-
-
-@pytest.mark.parametrize("name", STANDING)
-def test_what_falls_on_a_shape_rests_on_it(film, name):
-    system, state, end, _, gaps, expected = film
+@pytest.mark.parametrize("name", mostly_slow(STANDING, default=STACK))
+def test_what_falls_on_a_shape_rests_on_it(name):
+    system, state, end, gaps, expected = film(STANDING[name])
     (i,) = at(system, name)
     assert end.position[2, i] == pytest.approx(expected[name], abs=3 * REST)
     # Where it fell, but for what the landing pushes it aside.
@@ -110,12 +118,11 @@ def test_what_falls_on_a_shape_rests_on_it(film, name):
     assert abs(gaps[-1, own].min()) < REST
 
 
-ROLLING = {"ball": ("ball",), "rolls": ("rolls/0", "rolls/1")}
-
-
-@pytest.mark.parametrize(("name", "lowest"), ROLLING.items(), ids=list(ROLLING))
-def test_a_ball_rolls_over_a_box_and_a_cylinder_over_the_ground(film, name, lowest):
-    system, state, end, _, gaps, _ = film
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROLLING)
+def test_a_ball_rolls_over_a_box_and_a_cylinder_over_the_ground(name):
+    part, lowest = ROLLING[name]
+    system, state, end, gaps, _ = film(part)
     (i,) = at(system, name)
     way = float(end.position[0, i] - state.position[0, i])
     assert way == pytest.approx(0.5 * DT * STEPS, abs=1e-5)
@@ -124,9 +131,10 @@ def test_a_ball_rolls_over_a_box_and_a_cylinder_over_the_ground(film, name, lowe
     assert np.abs(gaps[:, own]).max() < REST
 
 
-def test_a_ball_rolls_down_a_height_field_as_down_a_slope(film):
+@pytest.mark.slow
+def test_a_ball_rolls_down_a_height_field_as_down_a_slope():
     """5/7 of the acceleration of what slides, over the edges of triangles."""
-    system, state, end, _, gaps, _ = film
+    system, state, end, gaps, _ = film(GROUND)
     (i,) = at(system, "descends")
     way = np.linalg.norm(np.asarray(end.position - state.position)[:, i])
     fall = 9.81 * SLOPE / np.sqrt(1 + SLOPE**2)
