@@ -353,7 +353,7 @@ class HullPoint(ConvexMesh):
 
     Of vertices on a face that lies flat the one that is farthest in a direction of the mesh counts.
     A height less than `LEVEL` times the distance along this direction hardly matters: a mesh that
-    stands and trembles keeps its points.
+    stands and trembles by much less than `LEVEL` keeps its points.
 
     toward: the direction, a unit vector in the frame of the mesh, shape (3,)
     """

@@ -144,7 +144,7 @@ def code(page):
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = re.findall(r"^ {4}(.*)$", text, re.MULTILINE)
-    # The command line's page of the README names its commands without the program.
+    # The page of names has the commands of the command line without the program.
     short = re.findall(r"`((?:simulate|diagnose) [^`]+)`", text)
     return [*blocks, *lines, *re.findall(r"`([^`\n]+)`", text), *(f"jaxjoints {x}" for x in short)]
 
@@ -174,7 +174,7 @@ def test_what_is_printed_is_found():
     found = {(path, command): options for path, command, options in PRINTED}
     page = "tests/benchmarks/README.md"
     assert found[page, "tests/benchmarks/throws.py"] == {"--throws"}
-    assert found["README.md", "jaxjoints simulate"] == {"--envs", "--seconds"}
+    assert found["jaxjoints/NAMES.md", "jaxjoints simulate"] == {"--envs", "--seconds"}
     assert ("examples/gallery/README.md", "examples/gallery.py") in found
     assert ("README.md", ".ci/reference") in found
     script = "tests/benchmarks/gpu_programs.py"

@@ -49,7 +49,7 @@ IMPORTS_OF_FOLDERS = {
 }
 # What may stand in the package's root.
 PAGES = {
-    *("README.md", "CHANGELOG.md", "EXTENDING.md", "FOOT.md", "GLOSSARY.md", "STEP.md"),
+    *("README.md", "CHANGELOG.md", "EXTENDING.md", "FOOT.md", "GLOSSARY.md", "NAMES.md", "STEP.md"),
     "architecture.svg",
 }
 ROOT_FILES = {"__init__.py", "__main__.py", "py.typed"} | PAGES
