@@ -1,7 +1,8 @@
 """The rows of one group of joints, transmissions, constraints or contacts: wrenches and laws."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import jax
@@ -47,6 +48,8 @@ class Interval:
     twist: of bodies at the start of the step in body axes, (6, bodies + 1, *batch), None where
         nothing moves
     engagement: of `State`; laws with an `Engagement` do not act without it
+    free: twists at the end of the step without the force of any row, as `twist`; None where
+        impacts have no time of their own within the step
     bent: change of the bodies' twists in the step that is no part of the problem's speeds, but that
         rows at acceleration level see, (6, bodies + 1, *batch); None for none
     """
@@ -56,6 +59,7 @@ class Interval:
     force_time: Array | None = None
     twist: Array | None = None
     engagement: Array | None = None
+    free: Array | None = None
     bent: Array | None = None
 
 
@@ -132,12 +136,10 @@ def joint_laws(
     group: JointGroup, joint: JointKinematics, interval: Interval
 ) -> tuple[tuple[Law, RowLaw], ...]:
     """Pairs of a law and its row law for a group of joints, arrays (n, *batch)."""
-    qd = None
-    if _needs_speeds(group) and interval.twist is not None:
-        qd = coordinate_speeds(group, joint, interval.twist)
+    speeds = _speeds(group, interval, partial(coordinate_speeds, group, joint))
     places, control = coordinate_indices(group), interval.control
     aims = _at(places, (control.target, control.target_speed))
-    return _laws(group, places, joint.rows.q, qd, interval, aims)
+    return _laws(group, places, joint.rows.q, speeds, interval, aims)
 
 
 def closing_bias(group: JointGroup, joint: JointKinematics, interval: Interval) -> Array:
@@ -204,16 +206,15 @@ def _transmission_rows(
     value, H = transmission_rows(mechanism, group, kinematics)
     bodies = tuple(np.array(side) for side in zip(*group.bodies, strict=True))
     soft, enabled = _softness(group, interval.dt), _enabled(group)
-    qd = None
-    if _needs_speeds(group) and interval.twist is not None:
-        qd = sum(
-            multiply_transposed(side, interval.twist[:, at])
-            for side, at in zip(H, bodies, strict=True)
-        )
+
+    def along(twist):
+        sides = zip(H, bodies, strict=True)
+        return sum(multiply_transposed(side, twist[:, at]) for side, at in sides)
+
     places, control = value_indices(mechanism.system, group), interval.control
     aims = control.transmission_target, control.transmission_target_speed
     aims = _at(places - mechanism.system.coordinates, aims)
-    laws = _laws(group, places, value, qd, interval, aims)
+    laws = _laws(group, places, value, _speeds(group, interval, along), interval, aims)
     held = {
         c: Hard(
             bias=(soft.erp[c] * value[c] / interval.dt)[None],
@@ -276,12 +277,10 @@ def _contact_rows(
 ) -> GroupRows:
     enabled, gap = _enabled(group), contact.frame.gap[None]
     q = jnp.concatenate([gap, jnp.zeros((DIRECTIONS - 1, *gap.shape[1:]), gap.dtype)])
-    qd = None
-    if _needs_speeds(group) and interval.twist is not None:
-        qd = direction_speeds(group, contact, interval.twist)
+    speeds = _speeds(group, interval, partial(direction_speeds, group, contact))
     # A control has no targets for contacts.
     places = contact_indices(mechanism.system, group)
-    laws = _laws(group, places, q, qd, interval, (None, None))
+    laws = _laws(group, places, q, speeds, interval, (None, None))
     return GroupRows(
         layout=rows,
         H=_switched(direction_wrenches(group, contact, rows.wrenches), enabled),
@@ -325,18 +324,19 @@ def _laws(
     group: JointGroup | TransmissionGroup | ContactGroup,
     places: np.ndarray,
     q: Array,
-    qd: Array | None,
+    speeds: tuple[Array | None, Array | None],
     interval: Interval,
     aims: tuple[Array | None, Array | None],
 ) -> tuple[tuple[Law, RowLaw], ...]:
     """Pairs of a law and its row law for a group, arrays (n, *batch).
 
     places: of the coordinates, values or directions in `State.engagement`, (k, n)
-    q, qd: coordinates and speeds, (k, n, *batch)
+    q: coordinates; speeds: at the start of the step, and at its end without rows; (k, n, *batch)
     aims: target and target speed, (k, n, *batch), None where the control has none
     """
     target, speed = aims
     side = engaged_sides(group, places, interval.engagement, q)
+    qd, free = speeds
     qd = jnp.zeros_like(q) if qd is None else qd
 
     def force(law):
@@ -344,6 +344,7 @@ def _laws(
             q=q[law.coordinate],
             dt=interval.dt if law.holds else _force_time(interval),
             qd=qd[law.coordinate] if law.needs_speed else None,
+            free_speed=free[law.coordinate] if law.needs_speed and free is not None else None,
             target=None if target is None else target[law.coordinate],
             target_speed=None if speed is None else speed[law.coordinate],
             gap=None if law.normal is None else q[law.normal],
@@ -375,8 +376,18 @@ def _force_time(interval: Interval) -> Array:
     return interval.dt if interval.force_time is None else interval.force_time
 
 
-def _needs_speeds(group: JointGroup | TransmissionGroup | ContactGroup) -> bool:
-    return any(law.needs_speed for law in group.laws)
+def _speeds(
+    group: JointGroup | TransmissionGroup | ContactGroup,
+    interval: Interval,
+    along: Callable[[Array], Array],
+) -> tuple[Array | None, Array | None]:
+    """Speeds at the start of the step, and without rows at its end, (k, n, *batch); None where no
+    law reads them; along: speeds of the coordinates while bodies move at twists.
+    """
+    if not any(law.needs_speed for law in group.laws):
+        return None, None
+    start, free = (None if x is None else along(x) for x in (interval.twist, interval.free))
+    return start, free
 
 
 def _softness(group: JointGroup | TransmissionGroup | ConstraintGroup, dt: Array) -> Softness:

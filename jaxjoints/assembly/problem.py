@@ -18,7 +18,7 @@ from ..model.articulation import Articulation
 from ..model.kinematics import Kinematics, Mechanism, body_twists, with_world
 from ..model.state import State
 from ..solve.bodies import all_nodes, bodies_of_rows
-from ..solve.forces import Bound, Latch, Linear, RowLaw
+from ..solve.forces import Bound, Latch, Linear, Rebound, RowLaw
 from ..solve.problem import (
     RowProblem,
     body_velocities,
@@ -103,6 +103,7 @@ def assembled(
     """
     resting = jnp.zeros_like(with_world(body_twists(state))) if free is None else free
     if not tree.branches:
+        interval = replace(interval, free=resting if target.locates else None)
         problem = row_problem(mechanism, kinematics, interval, target, free)
         return Assembly(problem, resting, Allowed(resting), layout(mechanism.system))
     free = resting
@@ -114,7 +115,8 @@ def assembled(
     given = bent, rate, push
     held = held_bodies(mechanism, plan, kinematics, state, interval, target, free, *given)
     allowed = without_rows(held, free)
-    interval = replace(interval, bent=allowed.bent)
+    seen = allowed.twists if target.locates else None
+    interval = replace(interval, bent=allowed.bent, free=seen)
     at = plan, held, allowed.coordinates
     problem = row_problem(mechanism, kinematics, interval, target, allowed.twists, *at)
     return Assembly(problem, free, allowed, plan, held)
@@ -380,10 +382,10 @@ def _stacked(
     present = [vars(law) for each in all_laws for law in each if law is not None]
     fields = [name for name in present[0] if any(_is_array(law[name]) for law in present)]
 
-    def stacked(name):
+    def stacked(records, name):
         # A coordinate without a law in this slot gets a law without force.
         absent = 1.0 if name == "sign" else 0.0
-        values = [None if law is None else vars(law)[name] for law in laws]
+        values = [None if record is None else vars(record)[name] for record in records]
         values = [jnp.asarray(absent if x is None else x, zero.dtype) for x in values]
         values = [jnp.broadcast_to(x, zero.shape) for x in values]
         return jnp.concatenate(values) if values else zero[:0]
@@ -391,7 +393,12 @@ def _stacked(
     kind = Bound if "sign" in fields else Latch
     related = {"across": slot.across} if kind is Bound else {}
     related |= {"normal": slot.normal} if "mu" in fields else {}
-    return kind(**{name: stacked(name) for name in fields}, **related)
+    numbers = {name: stacked(laws, name) for name in fields if name != "rebound"}
+    if "rebound" in fields:
+        rebounds = [None if law is None else law.rebound for law in laws]
+        names = vars(next(law["rebound"] for law in present if law["rebound"] is not None))
+        related["rebound"] = Rebound(**{name: stacked(rebounds, name) for name in names})
+    return kind(**numbers, **related)
 
 
 def _is_array(x) -> bool:
@@ -424,7 +431,10 @@ def _switched(plan: Layout, group: GroupRows, aims: Aims) -> Aims:
 
     def bound(each):
         masked = {"present": each.present, "lower": each.lower, "upper": each.upper, "mu": each.mu}
-        return replace(each, **{name: x * of_rows for name, x in masked.items() if x is not None})
+        masked = {name: x * of_rows for name, x in masked.items() if x is not None}
+        if each.rebound is not None:
+            masked["rebound"] = replace(each.rebound, hits=each.rebound.hits * of_rows)
+        return replace(each, **masked)
 
     return Aims(
         rate=aims.rate * (1 - off),

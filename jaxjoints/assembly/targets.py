@@ -1,9 +1,11 @@
-"""Targets of rows: a step, end positions, surface velocities, a projection, an instant.
+"""Targets of rows: steps, flights, impacts, end positions, surfaces, projections, instants.
 
 A target gives bias and compliance of the hard rows, and the form of each law of a coordinate row.
 Targets differ in the part of an error that they remove: a share, all, or nothing. The time for
 which laws act is no part of a target: see `Interval`.
 """
+
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +24,12 @@ HELD = 1e5
 
 @struct
 class Step:
-    """Rows for one step of `Interval.dt`: every law acts unchanged. Base of all targets."""
+    """Rows for one step of `Interval.dt`: every law acts unchanged. Base of all targets.
+
+    locates: whether bouncing stops have a time of impact in the step, and push after this time
+    """
+
+    locates: ClassVar[bool] = False
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
         """Bias and compliance of the hard rows, (hard rows, n, *batch) each."""
@@ -47,7 +54,9 @@ class Step:
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
         """The bounded impulse that a law adds, None for none."""
-        return replace(force, violation=None) if isinstance(force, Bound) else None
+        if not isinstance(force, Bound):
+            return None
+        return replace(force, violation=None, rebound=force.rebound if self.locates else None)
 
     def latch(self, law: Law, force: RowLaw) -> Latch | None:
         """The latch that a law adds, None for none."""
@@ -57,6 +66,13 @@ class Step:
         """Augmented stiffness of a latch, limited to what a solve resolves; A: A_ii of its row."""
         least = REGULARIZATION[A.dtype.itemsize] * stop_gradient(A)
         return latch.engaged / jnp.maximum(latch.compliance, least)
+
+
+@struct
+class Flight(Step):
+    """Rows for one step as far as it has no impacts: stops that bounce in it do not push."""
+
+    locates: ClassVar[bool] = True
 
 
 @struct
@@ -182,6 +198,17 @@ class Instant(Step):
         return replace(
             latch, bias=jnp.zeros_like(latch.bias), compliance=jnp.zeros_like(latch.bias)
         )
+
+
+@struct
+class Impact(SurfaceVelocity):
+    """Rows of the impacts within a step: nothing moves, what is soft gives way, stops are as they
+    are for a step.
+    """
+
+    def bound(self, law: Law, force: RowLaw) -> Bound | None:
+        """See `Step.bound`."""
+        return Step.bound(self, law, force)
 
 
 @struct

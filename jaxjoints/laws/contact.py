@@ -17,7 +17,7 @@ from ..algebra.renamed import renamed_fields
 from ..couplings.contact import NORMAL, ROLL, SLIP, SPIN
 from ..solve.forces import Bound, zero_like
 from .law import CoordinateState, Law, check_numbers
-from .limits import Limits
+from .limits import Limits, located
 
 
 @struct
@@ -53,12 +53,15 @@ class ContactLimits(Limits):
         stop = Limits(self.lower, None, *softness, **when).force(at)
         if self.restitution is None and self.speed is None:
             return stop
-        nearest = at.q - self.lower
+        nearest = gap = at.q - self.lower
         if self.anticipate:
             nearest = nearest + jnp.minimum(at.dt * at.qd, 0.0)
         touching = nearest <= 0
         speed = 0.0 if self.speed is None else self.speed
         bias = jnp.where(touching, stop.bias - speed, stop.bias)
+        if self.restitution is not None and at.free_speed is not None and self.anticipate:
+            stop = replace(stop, bias=bias)
+            return located(at, gap, stop, self.restitution, self.bounce_speed, speed)
         if self.restitution is not None:
             approach = speed - at.qd
             bounce = jnp.minimum(bias, -self.restitution * approach - speed)

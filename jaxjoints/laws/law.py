@@ -28,6 +28,8 @@ class CoordinateState:
 
     q: value at the start of the step [m or rad]; dt: length of the step [s]
     qd: speed at the start of the step [m/s or rad/s], None unless the law `needs_speed`
+    free_speed: speed at the end of the step without the force of any row; None for laws that read
+        no speeds, and where impacts have no time of their own within the step
     target, target_speed: value and speed that the control asks for at the end of the step, None
         without a target
     gap: value of the law's `normal` coordinate, None for a law without `normal`
@@ -37,6 +39,7 @@ class CoordinateState:
     q: Array
     dt: Array
     qd: Array | None = None
+    free_speed: Array | None = None
     target: Array | None = None
     target_speed: Array | None = None
     gap: Array | None = None

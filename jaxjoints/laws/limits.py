@@ -7,10 +7,14 @@ import numpy as np
 from jax import Array
 
 from ..algebra.pytree import replace, static, struct
-from ..solve.forces import Bound, Hard, Latch, Linear, zero_like
+from ..solve.forces import Bound, Hard, Latch, Linear, Rebound, zero_like
 from .engagement import Engagement
 from .law import CoordinateState, Law, check_numbers
 from .softness import spring_softness
+
+# Rebound below which a coordinate stays on its stop, as a share of the speed that forces give in a
+# step.
+RESTING = 1e-3
 
 
 @struct
@@ -76,7 +80,12 @@ class Limits(Law):
         if self.upper is not None:
             gaps.append((self.upper - at.q, -1.0))
         stops = tuple(self._stop(at, gap, sign) for gap, sign in gaps)
-        if self.restitution is not None:
+        if self.restitution is not None and at.free_speed is not None and self.anticipate:
+            stops = tuple(
+                located(at, gap, stop, self.restitution)
+                for (gap, _), stop in zip(gaps, stops, strict=True)
+            )
+        elif self.restitution is not None:
             stops = tuple(
                 self._bouncing(at, gap, stop, other if len(stops) == 2 else None)
                 for (gap, _), stop, other in zip(gaps, stops, reversed(stops), strict=True)
@@ -240,6 +249,53 @@ class Lock(Law):
     def check(self) -> str | None:
         """See `Law.check`."""
         return check_numbers(self, "value")
+
+
+def located(
+    at: CoordinateState,
+    gap: Array,
+    stop: Bound,
+    restitution: Array,
+    least: Array | float = 0.0,
+    surface: Array | float = 0.0,
+) -> Bound:
+    """A stop with the time at which the coordinate reaches it in the step, and how it bounces then.
+
+    Positions of steps lie on the parabola that begins at the mean of the speeds before and after
+    the forces of the step. Where it crosses the stop is the time of impact, and its slope there the
+    speed of impact. What would come back to the stop within the step does not bounce.
+
+    gap: way that is left to the stop, < 0 past it
+    least: speed of impact below which it does not bounce; surface: speed of the stop, outwards
+    """
+    start, end, dt = stop.sign * at.qd, stop.sign * at.free_speed, at.dt
+    gained = end - start
+    time = _crossing(jnp.where(gap >= 0, gap, 0.0), start, end, dt)
+    before = start + gained * (time / dt + 0.5)
+    after = surface - restitution * (before - surface)
+    rises = after + gained * (1 - time / dt) / 2 > RESTING * jnp.abs(gained)
+    hits = (gap + dt * end <= 0) & (surface - before > least) & rises
+    hits = jnp.where(hits, stop.present, 0.0)
+    e = restitution + zero_like(at.q)
+    return replace(
+        stop,
+        present=stop.present * (1 - hits),
+        bias=jnp.where(hits > 0, -(1 + e) * surface, stop.bias),
+        rebound=Rebound(hits, time, e, at.qd),
+    )
+
+
+def _crossing(gap: Array, start: Array, end: Array, dt: Array) -> Array:
+    """When gap + (start + end) t/2 + (end - start) t²/(2 dt) is 0, in [0, dt]."""
+    mean, rate = (start + end) / 2, (end - start) / dt
+    square = mean * mean - 2 * rate * gap
+    some = square > 0
+    root = jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+    falls = mean <= 0
+    # Of the two forms of the root the one in which nothing cancels.
+    up, down = jnp.where(falls, 2 * gap, mean + root), jnp.where(falls, root - mean, -rate)
+    time = jnp.where(down > 0, up / jnp.where(down > 0, down, 1.0), 0.0)
+    return jnp.where(time < dt, time, dt)
 
 
 def _value(x) -> float:

@@ -56,6 +56,21 @@ class Latch:
 
 
 @struct
+class Rebound:
+    """How a stop bounces that is hit within a step.
+
+    hits: 1 where the stop is hit, 0 elsewhere; time: from the start of the step until then [s]
+    restitution: share e of the speed of impact that it gives back
+    speed: of the row at the start of the step [m/s or rad/s]
+    """
+
+    hits: Array
+    time: Array
+    restitution: Array
+    speed: Array
+
+
+@struct
 class Bound:
     """A bounded impulse λ along σ N, complementary to w = σ u + bias + compliance λ.
 
@@ -68,6 +83,8 @@ class Bound:
     mu: μ of bounds that are wider by μ |Λₙ|, Λₙ the impulse of another row; None for fixed bounds
     violation: way past a hard stop, ≤ 0, which position projection takes back [m or rad]; 0 where
         the stop is not passed; None for laws that are no stops
+    rebound: of a stop that bounces within a step; None for other laws. Such a stop is not present
+        before its impact; its bias is the part of the speed of impact that does not count
     normal: in a problem, for each coordinate row the coordinate row of Λₙ, of the same node
     across: in a problem, for each coordinate row the other row of its round cone, √(λ² + λ'²) ≤
         upper; the row itself where it has no cone; () where no row has a cone
@@ -81,6 +98,7 @@ class Bound:
     upper: Array | None = None
     mu: Array | None = None
     violation: Array | None = None
+    rebound: Rebound | None = None
     normal: tuple[int, ...] = static(default=())
     across: tuple[int, ...] = static(default=())
 

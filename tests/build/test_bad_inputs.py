@@ -297,7 +297,7 @@ def test_softness_has_one_number_or_one_per_row():
     [
         (Damping(-0.5), "damping"),
         (SpringDamper(stiffness=-0.5), "stiffness"),
-        (DryFriction(-0.5), "friction"),
+        (DryFriction(-0.5), "friction_force"),
         (Limits(-1, 1, stiffness=10.0, damping=-0.5), "damping"),
         (Servo(-0.5, 1.0), "stiffness"),
         (Servo(1.0, -0.5, effort=1.0), "damping"),

@@ -233,7 +233,7 @@ def test_poses_of_wrong_type_or_shape_are_refused():
         (Coupling, "pose"),
         (Coupling, "rows"),
         (Function, "value"),
-        (Shape, "balls"),
+        (Shape, "parts"),
         (Transmission, "value"),
     ],
 )

@@ -88,7 +88,7 @@ def test_laws_are_those_of_limit_and_dynamics():
     system, state = model.build()
     stop, damping, friction = system.joint("j").laws
     assert [float(x) for x in (stop.lower, stop.upper)] == [0.5, 2.0]
-    assert (float(damping.damping), float(friction.friction)) == (0.4, 0.2)
+    assert (float(damping.damping), float(friction.friction_force)) == (0.4, 0.2)
     np.testing.assert_array_equal(system.joint("j").max_effort, [7.0])
     assert dict(model.speed_limits) == {"j": 3.0}
     np.testing.assert_allclose(state.q, [0.5])  # the nearest to 0 within the limits
