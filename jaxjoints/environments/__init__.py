@@ -5,6 +5,7 @@ from .cart_pole import CartPole, cart_pole
 from .environment import Environment, Episode
 from .finger import Finger, finger
 from .four_bar_leg import FourBarLeg, four_bar_leg
+from .half_cheetah import HalfCheetah, half_cheetah
 from .hopper import Hopper, hopper
 from .randomization import randomized, scaled, uniform
 from .stewart import StewartPlatform, stewart_platform
@@ -20,6 +21,7 @@ __all__ = [
     "Episode",
     "Finger",
     "FourBarLeg",
+    "HalfCheetah",
     "Hopper",
     "StewartPlatform",
     "SwingUp",
@@ -29,6 +31,7 @@ __all__ = [
     "controller",
     "finger",
     "four_bar_leg",
+    "half_cheetah",
     "hopper",
     "make",
     "randomized",

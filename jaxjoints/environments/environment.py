@@ -149,7 +149,7 @@ class Environment(ABC):
         """Numbers of an observation, without batch axes."""
         key = jax.eval_shape(lambda: jax.random.key(0))
         one = self if not self.batch else replace(self, system=_first(self.system))
-        return jax.eval_shape(lambda key: _begun(one, key), key).obs.shape[0]
+        return jax.eval_shape(lambda key: begun(one, key), key).obs.shape[0]
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -244,7 +244,7 @@ def folded(key: Array, use: Array | int) -> Array:
 
 @jax.jit
 def _reset(environment: Environment, key: Array) -> Episode:
-    return _begun(environment, key)
+    return begun(environment, key)
 
 
 @jax.jit
@@ -257,7 +257,7 @@ def _restart(environment: Environment, episode: Episode) -> Episode:
     return restarted(environment, episode)
 
 
-def _begun(environment: Environment, key: Array) -> Episode:
+def begun(environment: Environment, key: Array) -> Episode:
     """New episodes of keys (*batch)."""
     axes = key.ndim
 
@@ -331,10 +331,10 @@ def restarted(environment: Environment, episode: Episode) -> Episode:
     # No derivative flows through it: where an episode starts, nothing has been done yet.
     constants = stop_gradient((environment, episode, key))
 
-    def begun(constants):
-        return _begun(constants[0], constants[2])
+    def anew(constants):
+        return begun(constants[0], constants[2])
 
-    new = jax.lax.cond(jnp.any(done), begun, lambda constants: constants[1], constants)
+    new = jax.lax.cond(jnp.any(done), anew, lambda constants: constants[1], constants)
 
     def chosen(x, y):
         return jnp.where(done.reshape((1,) * (x.ndim - done.ndim) + done.shape), x, y)

@@ -20,7 +20,10 @@ import jax.numpy as jnp
 from jaxjoints import environments, learning, use_all_cores
 
 # Of the tasks that others have too, their names of them.
-IN_BRAX = {"cart_pole": "inverted_pendulum", "hopper": "hopper", "ant": "ant"}
+IN_BRAX = {
+    **{"cart_pole": "inverted_pendulum", "hopper": "hopper", "half_cheetah": "halfcheetah"},
+    "ant": "ant",
+}
 IN_PLAYGROUND = {"cart_pole": "CartpoleBalance", "hopper": "HopperHop"}
 
 

@@ -64,6 +64,14 @@ SMALLEST = {
     "tests/benchmarks/identification.py": [
         Run("--steps 20 --starts 1", ("plotly", "tabulate", "defusedxml"), True)
     ],
+    "tests/benchmarks/learning_curves.py": [
+        Run(
+            "--tasks cart_pole --seeds 1 --minutes 0 --steps 80 --envs 2 --evals 2 --eval-envs 2"
+            ' --length 4 --backends ""',
+            ("brax",),
+            True,
+        ),
+    ],
     "tests/benchmarks/resting.py": [
         Run(
             "ASSETS/ant.xml --batch 8 --steps 2 --rounds 1",

@@ -2,7 +2,9 @@
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
+import warnings
 
 import pytest
 
@@ -12,9 +14,19 @@ MODULES = sorted(m.name for m in pkgutil.walk_packages(jaxjoints.__path__, "jaxj
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 
 
+# Modules of an extra that the tests do without, and what it brings.
+EXTRAS = {"jaxjoints.environments.brax": "brax"}
+
+
 def examples(name):
-    """Docstrings of a module that have examples."""
-    module = importlib.import_module(name)
+    """Docstrings of a module that have examples; none where its extra is not installed."""
+    if name in EXTRAS and importlib.util.find_spec(EXTRAS[name]) is None:
+        return []
+    with warnings.catch_warnings():
+        if name in EXTRAS:
+            # Of what others import, such as JAXopt in Brax, which is no longer maintained.
+            warnings.simplefilter("ignore", DeprecationWarning)
+        module = importlib.import_module(name)
     return [case for case in FINDER.find(module) if case.examples]
 
 
@@ -25,6 +37,7 @@ SLOW = (
     "jaxjoints.tools.closure.inverse_kinematics",
     "jaxjoints.tools.joint_space.configurations.BodySpeeds",
     "jaxjoints.couplings.coupling.Residual",
+    "jaxjoints.environments.brax.BraxEnvironment",
     "jaxjoints.viewing.page.view",
     "jaxjoints.viewing.plots.coordinates",
 )
