@@ -100,7 +100,7 @@ def test_pairs_touch_with_their_own_numbers():
     system, state = model.build()
     limits, *friction = system.contact("crate on table/0").laws
     assert float(limits.lower) == 0.01
-    assert [float(law.mu) for law in friction] == [0.3, 0.3, 0.003, 0.003, 0.02]
+    assert [float(law.friction) for law in friction] == [0.3, 0.3, 0.003, 0.003, 0.02]
     assert [law.across for law in friction[:2]] == [2, 1]
     # Its softness is MuJoCo's of one contact.
     m = mujoco.MjModel.from_xml_string(text)
@@ -126,7 +126,7 @@ def test_friction_that_differs_along_the_tangents_is_a_pyramid():
         other = load_mjcf(PAIRS.format(cone="pyramidal", friction="0.3 0.5"), contacts=True)
     for one in (model, other):
         laws = one.build()[0].contact("crate on table/0").laws
-        assert [float(law.mu) for law in laws[1:3]] == [0.3, 0.5]
+        assert [float(law.friction) for law in laws[1:3]] == [0.3, 0.5]
         assert [law.across for law in laws[1:3]] == [None, None]
 
 
