@@ -1,6 +1,7 @@
 """Checks that records make of their options when they are made, and near matches of names."""
 
 import difflib
+import inspect
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,6 +33,42 @@ def brief(value: Any, most: int = 80) -> str:
     return f"(a {type(value).__name__})"
 
 
+def plain_numbers(value: Any) -> np.ndarray | None:
+    """Numbers as an array of float64; None for what is none, such as a text that reads like one."""
+    try:
+        array = np.asarray(value)
+        objects = array.flat if array.dtype.kind == "O" else ()
+        if array.dtype.kind in "SUTcmM" or any(x is None or isinstance(x, str) for x in objects):
+            return None
+        return array.astype(float)
+    except (TypeError, ValueError):
+        return None
+
+
+def check_switch(owner: str, field: str, value: Any) -> bool:
+    """True or False as a bool; ValueError for other values, also for such as a text holds."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{owner}: {field} {brief(value)} must be True or False")
+    return bool(value)
+
+
+def check_function(owner: str, field: str, function: Any, *arguments: str) -> None:
+    """Raise ValueError for what is no function that takes so many arguments by their places.
+
+    arguments: their names, for errors
+    """
+    wanted = f"a function of ({', '.join(arguments)})"
+    if not callable(function):
+        raise ValueError(f"{owner} {field} {brief(function)} must be {wanted}")
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ValueError(f"{owner} {field} {name} must be {wanted}: {error}") from None
+    except ValueError:  # A function of Python's own that tells no signature.
+        pass
+
+
 def check_choice(owner: str, field: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise ValueError for a value that is not one of a few words."""
     if not isinstance(value, str) or value not in choices:
@@ -51,7 +88,10 @@ def check_not_negative(owner: str, field: str, value: Any) -> None:
     """Raise ValueError for a number that is not 0 or more; one that is traced is not checked."""
     if isinstance(value, jax.core.Tracer):
         return
-    if not np.all(np.asarray(value, float) >= 0):
+    numbers = plain_numbers(value)
+    if numbers is None:
+        raise ValueError(f"{owner} {field} {brief(value)} must be a number")
+    if not np.all(numbers >= 0):
         raise ValueError(f"{owner} {field} {value!r} must not be negative")
 
 
@@ -71,5 +111,10 @@ def check_kind(owner: str, field: str, value: Any, kind: type, example: str) -> 
     """
     if not isinstance(value, kind):
         raise ValueError(
-            f"{owner} {field} {brief(value)} must be a {kind.__name__}, for example {example}"
+            f"{owner} {field} {brief(value)} must be {_article(kind)}, for example {example}"
         )
+
+
+def _article(kind: type) -> str:
+    """The name of a kind with its article."""
+    return f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"

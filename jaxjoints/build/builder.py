@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.options import near_matches
+from ..algebra.options import check_switch, near_matches
 from ..algebra.pytree import replace
 from ..algebra.spatial import Pose
 from ..couplings.coupling import Coupling
@@ -107,7 +107,7 @@ class SystemBuilder:
     ):
         self._gravity = read_numbers("system", "gravity", gravity, (3,))
         self._softness = Softness(erp, cfm) if softness is None else softness
-        self._strict = strict
+        self._strict = check_switch("system", "strict", strict)
         read_softness("system", Softness(erp, cfm), 0)
         read_softness("system", self._softness, 0)
         # That of hard limits, and of rigid rows among those of a compliance.
@@ -167,6 +167,13 @@ class SystemBuilder:
         owner = f"body {name!r}"
         if name == WORLD:
             raise ValueError(f"{owner}: this name stands for the world; choose another")
+        for field, value in (
+            ("prescribed", prescribed),
+            ("symmetrize", symmetrize),
+            ("balance_inertia", balance_inertia),
+            ("allow_unphysical", allow_unphysical),
+        ):
+            check_switch(owner, field, value)
         com = read_numbers(owner, "com", com, (3,))
         checked_mass = read_mass(owner, mass, prescribed)
         body = BodySpec(

@@ -149,6 +149,8 @@ def _changed(
     laws = {law_name(law): j for j, law in enumerate(getattr(old, "laws", ()))}
     new: dict[str, Any] = {}
     for key, value in changes.items():
+        if value is None:
+            raise ValueError(f"{owner}: {key} is None; leave {key} out to keep what it is")
         if key in fields:
             new[key] = value
         elif key in inner:

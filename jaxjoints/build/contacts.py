@@ -113,6 +113,7 @@ def _contact_points(
         if not isinstance(shape, Shape):
             hint = "write Point()" if isinstance(shape, type) else "give one such as Sphere(0.1)"
             raise ValueError(f"{owner}: {field} {shape!r} is not a shape; {hint}")
+        float_leaves(f"{owner}: {field} {type(shape).__name__}", shape)
         problem = None if is_traced(shape) else shape.check()
         if problem:
             raise ValueError(f"{owner}: {field} {type(shape).__name__} {problem}")

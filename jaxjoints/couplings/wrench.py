@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from ..algebra.options import plain_numbers
 from ..algebra.spatial import Pose, unit
 
 
@@ -81,7 +82,10 @@ def check_length(name: str, length: ArrayLike, instead: str) -> str | None:
 
     instead: advice for a length of 0, part of the sentence
     """
-    length = float(np.asarray(length))
+    number = plain_numbers(length)
+    if number is None or number.shape != ():
+        return f"{name} {length!r} must be one number > 0 ({instead})"
+    length = float(number)
     if np.isfinite(length) and length > 0:
         return None
     return f"{name} {length} must be > 0 and finite ({instead})"

@@ -14,7 +14,8 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.compiler import materialize
+from ..algebra.compiler import is_traced, materialize
+from ..algebra.options import brief, plain_numbers
 from ..algebra.places import take
 from ..algebra.pytree import expand_trailing
 from ..algebra.spatial import cross, matvec, quat_rotate, quat_rotate_inverse
@@ -105,6 +106,8 @@ def tree_forces(system: System, state: State, rates: Any) -> Array:
     """
     system, state, _ = entered("tree_forces", system, state)
     count, batch = spanning_tree(system).speeds, batch_shape(system, state, None)
+    if not isinstance(rates, jax.Array) and not is_traced(rates) and plain_numbers(rates) is None:
+        raise ValueError(f"tree_forces: rates {brief(rates)} must be numbers of shape ({count},)")
     rates = jnp.asarray(rates, state.position.dtype)
     if rates.shape not in ((count,), (count, *batch)):
         raise ValueError(

@@ -11,6 +11,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from ..algebra.calls import public
+from ..algebra.options import brief, check_kind
 from ..algebra.pytree import expand, map_trailing, replace, static, struct
 from ..model.kinematics import (
     body_twists,
@@ -175,6 +176,7 @@ class Environment(ABC):
             the episode: see `info["cause"]`
         Raises: ValueError for an action of another shape or type
         """
+        self._check_episode("step", episode)
         return _step(self, episode, self._read_action(episode, action))
 
     @public
@@ -185,14 +187,19 @@ class Environment(ABC):
         compiler fuses operations in a loop. If no episode is done, nothing is computed. No
         derivative flows through a restart.
         """
+        self._check_episode("restart", episode)
         return _restart(self, episode)
+
+    def _check_episode(self, call: str, episode: Any) -> None:
+        """Raise ValueError for what is no episode."""
+        check_kind(f"{type(self).__name__}.{call}:", "episode", episode, Episode, "reset(key)")
 
     def _read_key(self, key: Any) -> Array:
         """Random keys with the batch axes of the system; ValueError for others."""
         name = type(self).__name__
         if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
             raise ValueError(
-                f"{name}.reset: key {key!r} must be a key of jax.random.key(seed), or "
+                f"{name}.reset: key {brief(key)} must be a key of jax.random.key(seed), or "
                 "jax.random.split(key, n) for n episodes"
             )
         if self.batch and key.shape != self.batch:
@@ -208,7 +215,7 @@ class Environment(ABC):
         try:
             array = jnp.asarray(action)
         except (TypeError, ValueError):
-            raise ValueError(f"{name}.step: action {action!r} must be numbers") from None
+            raise ValueError(f"{name}.step: action {brief(action)} must be numbers") from None
         if not jnp.issubdtype(array.dtype, jnp.floating):
             raise ValueError(
                 f"{name}.step: action has the type {array.dtype}; give floats, of which ±1 are the "

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.calls import public
+from ..algebra.options import check_kind, plain_numbers
 from ..algebra.pytree import replace
 from .environment import Environment, Task, folded
 
@@ -39,8 +40,7 @@ def randomized(environment: Task, key: Array, draws: Mapping[str, Draw]) -> Task
     >>> many.system.number("joint.shoulder.limits.stiffness").shape
     (64,)
     """
-    if not isinstance(environment, Environment):
-        raise ValueError(f"randomized: {environment!r} must be an Environment, see `make`")
+    check_kind("randomized:", "environment", environment, Environment, 'make("swing_up")')
     if environment.batch:
         raise ValueError(
             f"randomized: the system has the batch {environment.batch} already; draw all of its "
@@ -90,5 +90,8 @@ def uniform(lower: float, upper: float) -> Draw:
 
 
 def _check_range(call: str, lower: float, upper: float) -> None:
+    for field, value in (("lower", lower), ("upper", upper)):
+        if not isinstance(value, jax.Array) and plain_numbers(value) is None:
+            raise ValueError(f"{call}: {field} {value!r} must be a number")
     if not lower <= upper:
         raise ValueError(f"{call}: lower {lower} must not be above upper {upper}")

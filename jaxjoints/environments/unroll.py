@@ -11,6 +11,7 @@ from jax.tree_util import Partial
 from ..algebra.calls import public
 from ..algebra.compiler import scan
 from ..algebra.devices import computed_where, dealt_out, placement
+from ..algebra.options import check_function, check_kind
 from ..algebra.progress import compiled
 from ..algebra.pytree import map_trailing, replace, struct
 from ..model.state import Control, State
@@ -73,8 +74,7 @@ def unroll(
     Raises: ValueError for what is no count or no policy, and for actions as `Environment.step`
     """
     steps = read_count("unroll", "steps", steps)
-    if not callable(policy):
-        raise ValueError(f"unroll: policy {policy!r} must be a function (parameters, obs, key)")
+    _check_arguments("unroll", environment, episode, policy)
     tile, placed, episode = on_cores(environment, episode, tile)
     function = policy if isinstance(policy, Partial) else Partial(policy)
     others = environment, episode, parameters, each, function.args, function.keywords
@@ -88,6 +88,13 @@ def unroll(
     return _unroll(
         environment, episode, function, parameters, each, steps=steps, tile=tile, placed=placed
     )
+
+
+def _check_arguments(call: str, environment: Any, episode: Any, policy: Any) -> None:
+    """Raise ValueError for what is no environment, episode or policy."""
+    check_kind(f"{call}:", "environment", environment, Environment, 'make("swing_up")')
+    check_kind(f"{call}:", "episode", episode, Episode, "environment.reset(key)")
+    check_function(f"{call}:", "policy", policy, "parameters", "obs", "key")
 
 
 def on_cores(
@@ -120,6 +127,7 @@ def controller(
     episode: whose goals the policy aims at
     key: for the policy's noise; None passes on None
     """
+    _check_arguments("controller", environment, episode, policy)
     shared = environment, Partial(policy), parameters
     return Controller(_acting, shared=shared, batched=episode.info["goal"], key=key)
 

@@ -12,7 +12,7 @@ import optax
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.options import brief, check_count, check_key
+from ..algebra.options import brief, check_count, check_function, check_key
 from ..algebra.progress import with_progress
 from ..algebra.pytree import replace, static, struct
 from ..model.measures import coordinates
@@ -20,11 +20,22 @@ from ..model.state import State
 from ..model.system import System
 from ..schemes.scheme import Scheme
 from ..simulate.door import check_scheme
+from ..simulate.readout import Readout
 from ..simulate.step import DEFAULT_SCHEME, step
 from ..simulate.surface import coordinate_speeds
 from .recording import Measure, Recording, Simulation, prepared
-from .search import Identified, Linearized, Report, Search, check_search, sizes, values_at
-from .unknowns import Parameter, Unknown
+from .search import (
+    Identified,
+    Linearized,
+    Report,
+    Search,
+    check_optimizer,
+    check_search,
+    read_unknowns,
+    sizes,
+    values_at,
+)
+from .unknowns import BodyInertia, Inertial, Parameter, Unknown
 
 # Deviations of the gaps between shots, as shares of the ranges of their starts, one after the other
 # in the search: at first a shot hardly feels its neighbours, in the end all are one motion.
@@ -123,6 +134,11 @@ def fit(
     check_key("fit:", key)
     if (start is None) != (end is None):
         raise ValueError("fit: give start and end together; each is the inverse of the other")
+    if not isinstance(measure, Readout):
+        check_function("fit:", "measure", measure, "system", "state", "info")
+    if optimizer is not None:
+        check_optimizer("fit", optimizer)
+    unknowns = read_unknowns("fit", unknowns)
     unknowns = {path: _about(system, path, unknowns[path]) for path in sorted(unknowns)}
     counts = {"starts": starts, "polish": polish} | (
         {"iterations": iterations} if iterations else {}
@@ -331,6 +347,13 @@ def _about(system: System, path: str, unknown: Any) -> Any:
     now = system.number(path)
     if not isinstance(unknown, Parameter):
         return unknown
+    if isinstance(unknown, Inertial) != isinstance(now, BodyInertia):
+        other = "Inertial(2.0)" if isinstance(now, BodyInertia) else "Positive(2.0)"
+        what = "a body" if isinstance(now, BodyInertia) else f"numbers of shape {jnp.shape(now)}"
+        raise ValueError(
+            f"unknown {path!r}: {type(unknown).__name__} is no range of {what}; give one such as "
+            f"{other}. Inertial is of a whole body, with a path like 'body.arm'"
+        )
     unknown = unknown.about(now)
     value = unknown.value(jnp.full(unknown.shape, 0.5))
     shapes, there = ([jnp.shape(x) for x in jax.tree.leaves(tree)] for tree in (value, now))

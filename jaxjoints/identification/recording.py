@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.options import brief
+from ..algebra.options import brief, plain_numbers
 from ..algebra.pytree import expand, map_trailing, static, struct
 from ..algebra.spatial import Pose
 from ..build.checks.values import precision
@@ -78,6 +78,9 @@ class Recording:
                 f"Recording: q of shape {q.shape} must be finite, of shape (samples + 1, "
                 "coordinates) with two samples or more; fill gaps of q, and leave them in measured"
             )
+        step = plain_numbers(dt)
+        if step is None or step.shape != () or not 0 < step < np.inf:
+            raise ValueError(f"Recording: dt {brief(dt)} must be one positive number [s]")
         qd = np.gradient(q, float(dt), axis=0, edge_order=2)
         measured = q[1:] if measured is None else measured
         qd_within = np.ptp(qd, axis=0) / 2 if qd_within is None else qd_within

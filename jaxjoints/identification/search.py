@@ -13,6 +13,7 @@ from jax.tree_util import Partial
 
 from ..algebra.calls import public
 from ..algebra.devices import on_each_device
+from ..algebra.options import brief, check_function, check_key, check_kind
 from ..algebra.progress import compiled, with_progress
 from ..algebra.pytree import struct
 from ..simulate.tiles import all_devices
@@ -199,6 +200,10 @@ def identify(
     Raises: ValueError for ranges that are empty or not finite, for counts below 1, and if no start
         has finite residuals.
     """
+    check_function("identify:", "residual", residual, "values", "follow")
+    check_key("identify:", key)
+    if optimizer is not None:
+        check_optimizer("identify", optimizer)
     check_search("identify", unknowns, starts=starts, iterations=iterations, polish=polish)
     unknowns = {name: unknowns[name] for name in sorted(unknowns)}  # the order of jit
     problem = Residuals(residual if isinstance(residual, Partial) else Partial(residual))
@@ -460,11 +465,28 @@ def _left_open(names: tuple[str, ...], covariance: np.ndarray) -> tuple[str, ...
     return tuple(sentences)
 
 
+def check_optimizer(call: str, optimizer: Any) -> None:
+    """Raise ValueError for what is no optimizer of optax."""
+    kind = optax.GradientTransformation
+    check_kind(f"{call}:", "optimizer", optimizer, kind, "optax.adam(1e-2)")
+
+
+def read_unknowns(call: str, unknowns: Any) -> Mapping[str, Parameter]:
+    """Ranges by names; ValueError for what is no mapping."""
+    if not isinstance(unknowns, Mapping):
+        raise ValueError(
+            f"{call}: unknowns {brief(unknowns)} must be a mapping from names to ranges, such as "
+            "{'body.arm.mass': Positive(2.0)}"
+        )
+    return unknowns
+
+
 def check_search(call: str, unknowns: Mapping[str, Parameter], **counts: int) -> None:
     """Raise ValueError unless every unknown has a range and every count is large enough.
 
     call: name of the function, for errors
     """
+    read_unknowns(call, unknowns)
     if not unknowns:
         raise ValueError(f"{call}: there are no unknowns; name at least one")
     for name, unknown in unknowns.items():

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.options import plain_numbers
 from ..algebra.pytree import struct
 from ..solve.forces import Bound, Hard, Latch, RowLaw
 from .engagement import Engagement
@@ -110,7 +111,9 @@ def check_numbers(law: Law, *signed: str) -> str | None:
             continue
         if value is None or isinstance(value, bool):
             continue
-        numbers = np.asarray(value, float)
+        numbers = plain_numbers(value)
+        if numbers is None:
+            return f"{name} {value!r} must be a number"
         if np.isnan(numbers).any():
             hint = "; leave an absent side out (None)" if name in ("lower", "upper") else ""
             return f"{name} {value} must be a number{hint}"

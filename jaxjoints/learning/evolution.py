@@ -11,7 +11,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from ..algebra.calls import public
-from ..algebra.options import check_kind
+from ..algebra.options import check_key, check_kind
 from ..environments.environment import Environment
 from ..environments.unroll import unroll
 from ..simulate.door import read_count
@@ -47,6 +47,7 @@ def evolution(
     Source: Salimans et al., Evolution Strategies as a Scalable Alternative, 2017.
     """
     check_kind("evolution:", "environment", environment, Environment, 'make("swing_up")')
+    check_key("evolution:", key)
     window = environment.limit if window is None else window
     for name, count in {"iterations": iterations, "envs": envs, "window": window}.items():
         read_count("evolution", name, count)

@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
 from ..algebra.calls import public
+from ..algebra.options import check_key, check_kind
 from ..environments.environment import Environment, Episode
 from ..environments.unroll import Policy, unroll
 from .network import mean, sampled
@@ -43,6 +44,7 @@ def earned(
 
     steps: the time limit of an episode by default
     """
+    check_kind("earned:", "environment", environment, Environment, 'make("swing_up")')
     steps = environment.limit if steps is None else steps
     _, seen = unroll(environment, environment.reset(key), policy, parameters, steps=steps)
     return float(jnp.mean(seen.reward))
@@ -64,6 +66,8 @@ def agreement(
 
     change: of the parameters along a direction of length 1; in float32 at least 1e-3
     """
+    check_kind("agreement:", "environment", environment, Environment, 'make("swing_up")')
+    check_key("agreement:", key)
     keys = jax.random.split(key, 2)
     episode = environment.reset(jax.random.split(keys[0], environment.batch or envs))
     size = sum(leaf.size for leaf in jax.tree.leaves(parameters))

@@ -12,7 +12,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from ..algebra.calls import public
-from ..algebra.options import check_kind
+from ..algebra.options import check_key, check_kind
 from ..algebra.pytree import map_trailing, static, struct
 from ..environments.environment import Environment, Episode
 from ..environments.unroll import Transition, on_cores, unroll
@@ -109,6 +109,7 @@ def short_horizon(
     Source: Xu et al., Accelerated Policy Learning with Parallel Differentiable Simulation, 2022.
     """
     check_kind("short_horizon:", "environment", environment, Environment, 'make("swing_up")')
+    check_key("short_horizon:", key)
     counts = {"iterations": iterations, "envs": envs, "window": window}
     for name, count in counts.items():
         read_count("short_horizon", name, count)

@@ -10,7 +10,8 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.compiler import quickly
+from ..algebra.compiler import is_traced, quickly
+from ..algebra.options import brief, plain_numbers
 from ..algebra.places import add_at
 from ..algebra.pytree import expand, map_trailing, overrides, replace
 from ..algebra.rotation import cross
@@ -42,16 +43,32 @@ def wrench_at(
 
     Returns: force and moment at the centre of mass, world axes, shape (6, bodies, *batch); 0 for
         all other bodies
-    Raises: ValueError for unknown axes; KeyError for an unknown body.
+    Raises: ValueError for unknown axes, and for what are no finite numbers of these shapes;
+        KeyError for an unknown body.
     """
     if axes not in ("world", "body"):
         raise ValueError(f"wrench_at: axes {axes!r} must be 'world' or 'body'")
     b, dtype = system.body(body), state.position.dtype
     moment = np.zeros(3) if moment is None else moment
     force, point, moment = (
-        x if isinstance(x, jax.Array) else np.asarray(x, dtype) for x in (force, point, moment)
+        _vector(name, x, dtype)
+        for name, x in (("force", force), ("point", point), ("moment", moment))
     )
     return _wrench_at(system, state, b, force, moment, point, axes=axes)
+
+
+def _vector(name: str, value: Any, dtype: Any) -> Any:
+    """Numbers as an array (3, *batch); ValueError for others, and for known ones not finite."""
+    if isinstance(value, jax.Array):
+        array = value
+    else:
+        numbers = plain_numbers(value)
+        array = None if numbers is None else numbers.astype(dtype)
+    if array is None or array.shape[:1] != (3,):
+        raise ValueError(f"wrench_at: {name} {brief(value)} must be numbers of shape (3, *batch)")
+    if not is_traced(array) and not np.isfinite(array).all():
+        raise ValueError(f"wrench_at: {name} {brief(value)} must be finite")
+    return array
 
 
 @partial(quickly, static_argnames="axes")

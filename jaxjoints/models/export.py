@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..algebra.calls import public, warn
+from ..algebra.options import check_kind
 from ..algebra.spatial import Pose, twist_of
 from ..couplings.coupling import Coupling
 from ..couplings.planar import Planar
@@ -62,6 +63,7 @@ class _Writer:
     """Collects the lines of a robot, and what they cannot say."""
 
     def __init__(self, system: System):
+        check_kind("to_urdf:", "system", system, System, "the first that build() returns")
         leaves = zip(jax.tree.leaves(system), system.topology.ranks, strict=True)
         if any(leaf.ndim > rank for leaf, rank in leaves):
             raise ValueError("system: has batch axes; export one environment")

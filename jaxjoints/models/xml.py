@@ -16,6 +16,7 @@ from xml.parsers.expat import ExpatError
 import numpy as np
 
 from ..algebra.calls import public
+from ..algebra.options import brief
 from .errors import LoadError, refusing, shown
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -120,6 +121,8 @@ def read_source(source: str | os.PathLike, limits: FileLimits) -> tuple[bytes, s
     Raises: LoadError for a file that is too long or no regular file; OSError for one that cannot be
         opened.
     """
+    if not isinstance(source, (str, os.PathLike)):
+        raise ValueError(f"source {brief(source)} must be the path of a file, or the XML as a text")
     if isinstance(source, str) and "<" in source:
         # Blanks before an XML declaration are no XML, but are there in texts within code.
         text = source.lstrip("\ufeff" + BLANK)

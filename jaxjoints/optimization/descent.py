@@ -10,7 +10,7 @@ import optax
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.options import check_count
+from ..algebra.options import check_count, check_kind
 from ..algebra.progress import with_progress
 from ..simulate.isolation import chosen
 from .path import Multipliers, sloped
@@ -56,6 +56,8 @@ def shooting(
     task = prepared("shooting", problem)
     if optimizer is None:
         optimizer = optax.adam(optax.cosine_decay_schedule(rate, iterations), b2=0.9)
+    kind = optax.GradientTransformation
+    check_kind("shooting:", "optimizer", optimizer, kind, "optax.adam(1e-2)")
     descend = jax.jit(partial(_descended, optimizer))
 
     def minimize(u: Array, multipliers: Multipliers, number: int) -> Search:

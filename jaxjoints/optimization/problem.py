@@ -11,7 +11,7 @@ from jax import Array
 from jax.tree_util import Partial
 
 from ..algebra.calls import public
-from ..algebra.options import brief, check_count
+from ..algebra.options import brief, check_count, check_function, plain_numbers
 from ..algebra.pytree import static, struct
 from ..dynamics.selection import indices_of
 from ..model.batch import batch_shape
@@ -239,16 +239,16 @@ def _no_constraint(knot: Knot, u: Array | None = None) -> Array:
 def _function(call: str, name: str, function: Any, otherwise: Callable) -> Partial:
     if function is None:
         function = otherwise
-    if not callable(function):
-        raise ValueError(f"{call}: {name} {function!r} must be a function, or None")
+    arguments = ("knot",) if name in ("terminal", "final_constraints") else ("knot", "u")
+    check_function(f"{call}:", name, function, *arguments)
     return function if isinstance(function, Partial) else Partial(function)
 
 
 def _bound(call: str, field: str, value: Any, otherwise: float, size: int) -> np.ndarray:
     if value is None:
         value = otherwise
-    bound = np.asarray(value, float)
-    if bound.shape not in ((), (size,)) or np.isnan(bound).any():
+    bound = plain_numbers(value)
+    if bound is None or bound.shape not in ((), (size,)) or np.isnan(bound).any():
         raise ValueError(
             f"{call}: {field} {brief(value)} must be a number, or {size} of them, one for each "
             "effort"

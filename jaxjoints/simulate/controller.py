@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..algebra.options import brief, check_key
+from ..algebra.options import brief, check_function, check_key
 from ..algebra.pytree import expand, map_trailing, static, struct
 from ..model.state import Control, State
 from ..model.system import System
@@ -72,10 +72,7 @@ class Controller:
     interval: Array | int = 0
 
     def __post_init__(self):
-        if not callable(self.function):
-            raise ValueError(
-                f"Controller function {self.function!r} must be a function of (state, inputs)"
-            )
+        check_function("Controller", "function", self.function, "state", "inputs")
         if self.key is not None:
             check_key("Controller:", self.key)
 

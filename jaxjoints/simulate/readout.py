@@ -16,7 +16,7 @@ from jax import Array
 from ..algebra.calls import public
 from ..algebra.compiler import quickly
 from ..algebra.dense import multiply
-from ..algebra.options import brief, near_matches
+from ..algebra.options import brief, check_kind, check_switch, near_matches
 from ..algebra.pytree import expand, expand_trailing, map_trailing, static, struct
 from ..algebra.spatial import Pose, cross
 from ..build.checks.values import read_numbers
@@ -89,6 +89,10 @@ class Readings:
     info: Info | None = None
 
 
+# Fields of a `Readout` that are names of elements.
+NAMED = "coordinates speeds gaps reactions efforts forces limits poses".split()
+
+
 @struct
 class Readout:
     """Which results of a step to keep: a `record` for `rollout`, made by `readout`.
@@ -116,7 +120,17 @@ class Readout:
         """The readings after a step, of one environment or a batch (batch axes last).
 
         state: at the end of the step
+        Raises: ValueError for names that the system does not have: it is another than the record's
         """
+        topology = system.topology
+        known = (*topology.joints, *topology.contacts, *topology.bodies)
+        for field in NAMED:
+            for name in getattr(self, field):
+                if name not in known:
+                    raise ValueError(
+                        f"readout: {field} {name!r} is not in this system; make the readout of the "
+                        f"system that is simulated ({near_matches(name, known)})"
+                    )
 
         def by_joint(names, flat, of_contacts=None):
             found = {
@@ -198,6 +212,15 @@ def readout(
 
     Raises: ValueError for unknown names, and for axes or a point of another form.
     """
+    check_kind("readout:", "system", system, System, "the first that build() returns")
+    given = (coordinates, speeds, gaps, reactions, efforts, forces, limits, poses)
+    switches = {"energy": energy, "momentum": momentum, "time": time, "info": info}
+    for field, value in switches.items():
+        check_switch("readout", field, value)
+    if not any(switches.values()) and all(x is False or x == () for x in given):
+        raise ValueError(
+            "readout: nothing is named to record; name it, such as coordinates=True or energy=True"
+        )
     topology = system.topology
     joints = {"coordinates": coordinates, "efforts": efforts, "limits": limits}
     either = {"speeds": speeds, "reactions": reactions, "forces": forces}

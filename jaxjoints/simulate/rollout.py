@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 from ..algebra.calls import public
 from ..algebra.compiler import is_traced, quickly
 from ..algebra.devices import computed_where, dealt_out, placement
-from ..algebra.options import brief
+from ..algebra.options import brief, check_function
 from ..algebra.progress import compiled
 from ..algebra.pytree import map_trailing, replace
 from ..assembly.layout import mechanism_of
@@ -141,6 +141,8 @@ def rollout(
     check_scheme("rollout", scheme)
     _check_record(record)
     by_function = callable(controls) or isinstance(controls, Controller)
+    if by_function and not isinstance(controls, Controller):
+        check_function("rollout:", "controls", controls, "state")
     system, state, arrays = entered(
         "rollout", system, state, None if by_function else controls, leading=("steps",)
     )
@@ -188,6 +190,8 @@ def _check_record(record: Any) -> None:
             f"rollout: record {brief(record)} must be a function of (state, info), or a readout: "
             "record=readout(system, coordinates=True)"
         )
+    if record is not None and not isinstance(record, Readout):
+        check_function("rollout:", "record", record, "state", "info")
 
 
 def _warn_of_compilation(arguments: tuple, static: dict[str, Any]) -> None:

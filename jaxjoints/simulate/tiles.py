@@ -12,6 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from ..algebra.calls import public, warn
 from ..algebra.compiler import platform
 from ..algebra.devices import holders, on_each_device
+from ..algebra.options import check_count
 from ..model.system import System
 
 # The largest joints × environments of a tile, so that a step stays in a core's cache; and the
@@ -42,8 +43,7 @@ def use_all_cores(count: int | None = None) -> int:
     """
     if count is None:
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if count < 1:
-        raise ValueError(f"use_all_cores: count {count} must be >= 1")
+    check_count("use_all_cores:", "count", count, 1)
     try:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError as error:
@@ -104,6 +104,8 @@ def tiling(
         device holds
     Warns: once for each batch that cores cannot share
     """
+    if tile is not None:
+        check_count(f"{call}:", "tile", tile)
     if tile is not None and (len(batch) != 1 or not 1 <= tile <= batch[0]):
         raise ValueError(
             f"{call}: tile {tile} must be from 1 to the size of the one batch axis, here {batch}"

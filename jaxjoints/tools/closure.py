@@ -26,7 +26,7 @@ from jax.lax import stop_gradient
 
 from ..algebra.calls import public
 from ..algebra.compiler import is_traced
-from ..algebra.options import near_matches
+from ..algebra.options import brief, near_matches
 from ..algebra.progress import compiled
 from ..algebra.pytree import replace, struct
 from ..algebra.renamed import earlier_names, warn_renamed
@@ -236,6 +236,12 @@ def inverse_kinematics(
     >>> print(state.q.round(4), report.reached)
     [[1.5708]] [ True]
     """
+    if not goals:
+        raise ValueError(
+            f"inverse_kinematics: goals {brief(goals)} has no goal; give one by a name of your "
+            "own: goals={'tip': goals.Point('arm', at=(0.0, 1.0, 0.0))}. Wanted coordinates alone "
+            "are reached by `assemble`"
+        )
     return assemble(
         system, state, q=q, goals=goals, weights=weights, iterations=iterations, strict=False
     )

@@ -33,7 +33,7 @@ from ..model.measures import (
 from ..model.state import State
 from ..model.system import WORLD, System
 from ..schemes.scheme import singular
-from ..simulate.door import entered
+from ..simulate.door import check_time_step, entered
 
 # Errors of joints and of coordinates at their limits that are taken for rounding [m or rad].
 OPEN = 1e-6
@@ -114,6 +114,7 @@ def diagnose(system: System, state: State, *, dt: float = 1e-3) -> Diagnosis:
     >>> print(found.mobility, found.grubler, found.redundant)
     1 -4 {'upper': 5, 'lower': 5}
     """
+    check_time_step(dt)
     system, state, _ = entered("diagnose", system, state)
     wide = [
         x for x, r in zip(jax.tree.leaves(system), system.topology.ranks, strict=True) if x.ndim > r

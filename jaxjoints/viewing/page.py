@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra.calls import public
-from ..build.checks.values import near_matches
+from ..algebra.options import brief, check_count, check_switch, near_matches
 from ..model.system import System
 from ..models.geometry import Mesh, Visual
 from ..models.model import Model
@@ -101,6 +101,10 @@ def view(
     >>> page.count("<html"), "https:" in page.partition("<style>")[0]
     (1, False)
     """
+    if not isinstance(title, str):
+        raise ValueError(f"view: title {brief(title)} must be a text")
+    check_count("view:", "height", height, 1)
+    check_switch("view", "side_by_side", side_by_side)
     motion = read_motion(system, trajectory, environments=environments, frames=frames)
     scene = read_scene(motion, visuals)
     document = _document(motion, scene, _traces(system, traces), title) | {"side": side_by_side}

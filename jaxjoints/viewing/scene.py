@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
-from ..build.checks.values import near_matches
+from ..algebra.options import brief, check_kind, near_matches
 from ..couplings import shapes
 from ..couplings.contact import Contact
 from ..model.measures import coordinate_limits
@@ -120,6 +120,11 @@ def read_scene(motion: Motion, visuals: Model | Iterable[Visual] = ()) -> Scene:
     Raises: ValueError for a visual on an unknown body or of an unknown shape.
     """
     visuals = visuals.visuals if isinstance(visuals, Model) else visuals
+    if isinstance(visuals, str) or not isinstance(visuals, Iterable):
+        raise ValueError(f"visuals {brief(visuals)} must be a Model, as of load_urdf, or Visuals")
+    visuals = tuple(visuals)
+    for visual in visuals:
+        check_kind("visuals:", "each", visual, Visual, "those of model.visuals")
     system = motion.system
     joints = _joints(motion)
     com = _tail_first(system.com, 2)

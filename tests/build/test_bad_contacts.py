@@ -52,6 +52,13 @@ def build(shape_C=BALL, shape_D=GROUND, **surface):
             r"heights has .* of 3 nodes or",
         ),
         ((BALL, jj.shapes.HeightField(np.ones((3, 5)), (1, -1))), "HeightField size -1.0 must be"),
+        ((jj.shapes.ConvexMesh("foot.stl"),), "shape_C ConvexMesh.vertices 'foot.stl' must be num"),
+        ((jj.shapes.ConvexMesh([[0, 0, 0], [1, 0]]),), r"ConvexMesh.vertices .* must be numbers"),
+        ((jj.shapes.Cylinder("0.1", 1.0),), "shape_C Cylinder.radius '0.1' must be numbers"),
+        (
+            (jj.shapes.Cylinder((0.1, 0.2), 1.0),),
+            r"Cylinder radius \(0.1, 0.2\) must be one number",
+        ),
         ((BALL, jj.shapes.HeightField(np.nan * np.ones((3, 3)), (1, 1))), "heights must be finite"),
     ],
 )
@@ -63,6 +70,7 @@ def test_shapes_that_cannot_touch_are_refused(shapes, message):
 @pytest.mark.parametrize(
     ("surface", "message"),
     [
+        ({"friction": "rubber"}, "contact 'foot': ContactFriction .* friction 'rubber' must be a"),
         ({"friction": -0.5}, "contact 'foot': ContactFriction .* friction -0.5 must be >= 0"),
         ({"friction": np.inf}, "ContactFriction on coordinate 1: friction inf must be finite"),
         (

@@ -8,6 +8,7 @@ import pytest
 
 from jaxjoints.algebra.pytree import struct
 from jaxjoints.build.builder import SystemBuilder
+from jaxjoints.couplings.compound import Chain, Reversed
 from jaxjoints.couplings.coupling import Coupling
 from jaxjoints.couplings.gimbal import Gimbal
 from jaxjoints.couplings.linear import Helical, Slider
@@ -477,3 +478,34 @@ def test_poses_that_are_not_finite_are_refused():
 
     with refused("'elbow'", "Broken", "not finite"):
         hinge_on_arm(Broken(pitch=1.0)).build()
+
+
+@pytest.mark.parametrize("switch", ["prescribed", "symmetrize", "allow_unphysical"])
+def test_switches_of_a_body_are_true_or_false(switch):
+    """A text is true to Python, also "no"."""
+    with refused("'arm'", f"{switch} 'no'", "True or False"):
+        world_with_arm(**{switch: "no"})
+    with refused("'elbow'", "allow_active 'no'", "True or False"):
+        hinge_on_arm(allow_active="no")
+    with refused("system", "strict 'yes'", "True or False"):
+        SystemBuilder(strict="yes")
+
+
+def test_numbers_as_texts_are_refused():
+    with refused("'arm'", "mass '1.0'", "numbers"):
+        world_with_arm(mass="1.0")
+    with refused("'elbow'", "Limits", "lower '-90'", "numbers"):
+        hinge_on_arm(laws=[Limits("-90", "90")])
+    with refused("'elbow'", "damping '1'", "number"):
+        hinge_on_arm(laws=[Damping("1")])
+    with refused("'elbow'", "pitch", "'0.1'", "numbers"):
+        hinge_on_arm(Helical(pitch="0.1"))
+    with refused("'elbow'", "q [None]", "numbers"):
+        hinge_on_arm(q=None).build()[0].state(q={"elbow": None})
+
+
+def test_a_class_within_a_record_is_refused():
+    with refused("'elbow'", "Chain.first", "Hinge'> is a class", "Hinge(…)"):
+        hinge_on_arm(Chain(Hinge, Slider()))
+    with refused("'elbow'", "Reversed.of 'hinge'", "record"):
+        hinge_on_arm(Reversed("hinge"))

@@ -65,6 +65,7 @@ def built():
             "'arm': inertia .* positive definite",
         ),
         (lambda s: s.with_numbers({"joint.elbow.limits.upper": None}), "is None; leave the path"),
+        (lambda s: s.with_joint("elbow", axis=None), "'elbow': axis is None; leave axis out"),
         (lambda s: s.with_numbers({"gravity": -9.81}), r"gravity has shape \(\); it must be"),
         (lambda s: s.with_numbers({"body.arm": 1.0}), r"must be a BodyInertia\(mass, com"),
     ],

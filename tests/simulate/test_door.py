@@ -92,6 +92,38 @@ class TestSentences:
             ),
             (lambda s, x: step(s, x, Control(effort="much"), dt=DT), "effort 'much' must be an"),
             (lambda s, x: jj.replace(x, q=x.q + 1.0), r"replace: q of a State .* system.state\(q="),
+            (
+                lambda s, x: rollout(s, x, lambda a, b: Control(), dt=DT, steps=2),
+                r"controls <lambda> must be a function of \(state\): missing",
+            ),
+            (
+                lambda s, x: rollout(s, x, dt=DT, steps=2, record=lambda a: a),
+                r"record <lambda> must be a function of \(state, info\): too many",
+            ),
+            (lambda s, x: Controller(lambda a: a), r"Controller function <lambda> must be a func"),
+            (
+                lambda s, x: rollout(s, replicate(x, 2), dt=DT, steps=2, tile="auto"),
+                "tile 'auto' must be a whole number",
+            ),
+            (lambda s, x: jj.use_all_cores("all"), "use_all_cores: count 'all' must be a whole"),
+            (lambda s, x: jj.use_all_cores(True), "use_all_cores: count True must be a whole"),
+            (lambda s, x: jj.readout(s), "readout: nothing is named to record.*coordinates=True"),
+            (lambda s, x: jj.readout(x, energy=True), r"readout: system .a State. must be a Syst"),
+            (
+                lambda s, x: jj.readout(s, coordinates=True)(*mechanisms.pendulum(), None),
+                "readout: coordinates 'joint0' is not in this system",
+            ),
+            (lambda s, x: jj.wrench_at(s, x, s.topology.bodies[0], force=1.0), "force 1.0 must be"),
+            (
+                lambda s, x: jj.wrench_at(s, x, s.topology.bodies[0], force=(0.0, 0.0, np.nan)),
+                "wrench_at: force .* must be finite",
+            ),
+            (lambda s, x: jj.diagnose(s, x, dt="small"), "dt 'small' must be numbers"),
+            (lambda s, x: jj.inverse_kinematics(s, x, None), "goals None has no goal; give one"),
+            (lambda s, x: jj.dynamics.tree_forces(s, x, "zero"), "rates 'zero' must be numbers"),
+            (lambda s, x: jj.models.to_urdf(jj.SystemBuilder()), "to_urdf: system .* must be a Sy"),
+            (lambda s, x: jj.models.load_urdf(None), "source None must be the path of a file"),
+            (lambda s, x: jj.joint_space.JointSpace(jj.Hinge), "coupling .* must be a record"),
             (lambda s, x: replicate(x, 0), "batch 0 must be at least 1"),
             (lambda s, x: jj.project(s, x, iterations=0), "iterations 0 must be >= 1"),
             (
@@ -385,6 +417,7 @@ class TestOptions:
             (lambda: jj.Rattle(iterations=0), "iterations 0 must be at least 1"),
             (lambda: jj.Newton(smoothing=-1), "smoothing -1 must not be negative"),
             (lambda: jj.Newton(friction="couple"), "did you mean 'coupled'"),
+            (lambda: jj.Newton(smoothing="much"), "smoothing 'much' must be a number"),
             (lambda: jj.Newton(derivative="implicit"), "must be a Derivative"),
         ],
     )

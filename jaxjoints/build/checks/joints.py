@@ -8,7 +8,7 @@ import numpy as np
 
 from ...algebra.calls import warn
 from ...algebra.compiler import is_traced
-from ...algebra.options import near_matches
+from ...algebra.options import check_switch, near_matches
 from ...algebra.pytree import replace
 from ...couplings.coupling import Coupling
 from ...couplings.nonholonomic import extra_rows
@@ -146,9 +146,7 @@ def read_switch(owner: str, enabled: bool | None) -> np.ndarray | None:
 
 def read_tree(owner: str, tree: Any) -> bool:
     """Whether the coordinates of a joint may hold it."""
-    if tree is not True and tree is not False:
-        raise ValueError(f"{owner}: tree {tree!r} must be True or False")
-    return tree
+    return check_switch(owner, "tree", tree)
 
 
 def read_max_effort(owner: str, max_effort: Any, dof: int) -> np.ndarray | None:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...algebra.compiler import is_traced
+from ...algebra.options import check_switch
 from ...algebra.pytree import replace
 from ...laws.drives import Servo
 from ...laws.law import PASSIVE, CoordinateState, Law
@@ -47,6 +48,7 @@ def read_laws(
     Raises: ValueError for a value that is no law, for parameters out of range, and for laws that
         exclude each other: two that fix one coordinate, two engagements on one coordinate.
     """
+    check_switch(owner, "allow_active", allow_active)
     checked, notes = [], []
     fixed_by = {law.coordinate: f"a {type(law).__name__}" for law in beside if law.kind is Hard}
     engaged = {law.coordinate for law in beside if law.engagement is not None}

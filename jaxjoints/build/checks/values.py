@@ -17,7 +17,7 @@ from jax import Array
 
 from ...algebra.calls import warn
 from ...algebra.compiler import is_traced, quickly, traces_constants
-from ...algebra.options import brief, near_matches
+from ...algebra.options import brief, near_matches, plain_numbers
 from ...algebra.pytree import replace
 from ...algebra.spatial import Pose, quat_from_matrix, quat_normalize
 
@@ -54,6 +54,8 @@ def float_array(value: Any) -> Array:
     """
     numbers = None if isinstance(value, jax.Array) or is_traced(value) else np.asarray(value)
     if numbers is None or numbers.dtype.kind not in "biuf":
+        if numbers is not None and numbers.dtype.kind in "SUT":
+            raise TypeError(f"{brief(value)} is a text; give numbers")
         return jnp.array(value, precision())
     return jax.device_put(np.array(numbers, precision()))
 
@@ -146,11 +148,11 @@ def read_numbers(
     finite: refuse infinities and NaN
     """
     try:
-        numbers = jnp.asarray(value) if is_traced(value) else np.asarray(value, float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{owner}: {field} {brief(value)} must be numbers of shape {shape}"
-        ) from error
+        numbers = jnp.asarray(value) if is_traced(value) else plain_numbers(value)
+    except (TypeError, ValueError):
+        numbers = None
+    if numbers is None:
+        raise ValueError(f"{owner}: {field} {brief(value)} must be numbers of shape {shape}")
     lead = numbers.shape[: len(shape)] if batched else numbers.shape
     if lead != shape:
         more = " (batch axes may follow)" if batched else ""
@@ -255,6 +257,8 @@ def float_leaves(name: str, value: Any) -> Any:
     """
     if value is None:
         return None
+    if isinstance(value, type):
+        raise ValueError(f"{name} {value!r} is a class; give a record of it: {value.__name__}(…)")
     if dataclasses.is_dataclass(value):
         changed = {
             field.name: float_leaves(f"{name}.{field.name}", getattr(value, field.name))
@@ -270,7 +274,8 @@ def float_leaves(name: str, value: Any) -> Any:
         return float_array(value)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{name} {brief(value)} must be numbers; mark a field that is not with `static()`"
+            f"{name} {brief(value)} must be numbers, or a record of numbers; mark a field that is "
+            "neither with `static()`"
         ) from error
 
 

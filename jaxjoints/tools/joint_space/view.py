@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...algebra.dense import inverse
+from ...algebra.options import brief
 from ...algebra.pytree import replace, struct
 from ...algebra.spatial import Pose, error_twist
 from ...couplings.coupling import Coupling, Residual, motion_of
@@ -269,6 +270,8 @@ class JointSpace:
 
     def _complaint(self) -> str | None:
         """What is wrong with the record, as a sentence, or None; called once it is made."""
+        if not isinstance(self.coupling, Coupling):
+            return f"coupling {brief(self.coupling)} must be a record such as Hinge()"
         dof = self.coupling.dof
         for law in self.laws:
             if not 0 <= law.coordinate < dof:
