@@ -57,7 +57,7 @@ def build(shape_C=BALL, shape_D=GROUND, **surface):
         ((jj.shapes.Cylinder("0.1", 1.0),), "shape_C Cylinder.radius '0.1' must be numbers"),
         (
             (jj.shapes.Cylinder((0.1, 0.2), 1.0),),
-            r"Cylinder radius \(0.1, 0.2\) must be one number",
+            r"Cylinder radius \(0.1, 0.2\) must be one",
         ),
         ((BALL, jj.shapes.HeightField(np.nan * np.ones((3, 3)), (1, 1))), "heights must be finite"),
     ],

@@ -217,6 +217,12 @@ class TestBadInput:
             (lambda arm, e: arm.step(e, jnp.zeros((1, 4), int)), "type int.*give floats"),
             (lambda arm, e: arm.step(e, "left"), "must be numbers"),
             (lambda arm, e: unroll(arm, e, None, steps=1), "policy None must be a function"),
+            (lambda arm, e: unroll(arm, e, lambda obs: obs, steps=1), r"function of \(parameters"),
+            (lambda arm, e: unroll(arm, e.state, wild, steps=1), "episode .* must be an Episode"),
+            (lambda arm, e: environments.controller(arm, None, wild), "episode None must be an Ep"),
+            (lambda arm, e: arm.step(jnp.zeros((1, 4)), e), "episode .* must be an Episode"),
+            (lambda arm, e: arm.restart(e.state), "SwingUp.restart: episode .* must be an Episode"),
+            (lambda arm, e: environments.uniform("a", "b"), "uniform: lower 'a' must be a number"),
             (lambda arm, e: unroll(arm, e, wild, steps=0), "steps 0 must be >= 1"),
             (lambda arm, e: unroll(arm, e, wild, 1.0, steps=1, tile=5), "tile 5 must be"),
             (

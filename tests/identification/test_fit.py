@@ -271,9 +271,21 @@ BAD_FITS = {
     "2 shots need guesses": {"shots": 2},
     "give start and end together": {"start": _tree_start},
     "key 0 must be a key of jax.random.key": {"key": 0},
+    "unknowns .* must be a mapping from names": {"unknowns": [STIFFNESS]},
+    "body.bob.mass': Inertial is no range of numbers": {"unknowns": {"body.bob.mass": Inertial(2)}},
+    "body.bob': Positive is no range of a body": {"unknowns": {"body.bob": Positive(2.0)}},
+    "optimizer 'adam' must be .* optax.adam": {"iterations": 1, "optimizer": "adam"},
     "there are no recordings": {"recordings": []},
     "must be an identification.Recording": {"recordings": [None]},
 }
+
+
+def test_measures_and_times_that_cannot_be_are_refused():
+    for measure in ("coordinates", lambda state: state.q):
+        with pytest.raises(ValueError, match=r"must be a function of \(system, state, info\)"):
+            fit(SYSTEM, UNKNOWNS, Recording(**GOOD), measure, **FEW)
+    with pytest.raises(ValueError, match="dt 0.0 must be one positive number"):
+        Recording.from_coordinates(np.zeros((4, 1)), dt=0.0, deviation=1e-3)
 
 
 @pytest.mark.parametrize("message", BAD_FITS)

@@ -189,3 +189,8 @@ REFUSED = {
 def test_unknowns_without_a_range_are_refused(message):
     with pytest.raises(ValueError, match=message):
         identify(lambda values, follow: values, {"x": REFUSED[message]}, key=jax.random.key(0))
+
+
+def test_what_is_no_residual_is_refused():
+    with pytest.raises(ValueError, match=r"residual 3 must be a function of \(values, follow\)"):
+        identify(3, UNKNOWNS, key=jax.random.key(0))

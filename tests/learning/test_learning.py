@@ -44,6 +44,10 @@ def test_a_sampled_action_is_within_reach_and_has_its_spread():
             "must be even",
         ),
         (lambda arm, key: learning.short_horizon(arm, key, iterations=0), "iterations 0"),
+        (lambda arm, key: learning.short_horizon(arm, 0, iterations=1), "key 0 must be a key"),
+        (lambda arm, key: learning.evolution(arm, 0, iterations=1), "key 0 must be a key"),
+        (lambda arm, key: learning.network(key, 3), "sizes 3 must be the numbers of inputs"),
+        (lambda arm, key: learning.mean(None, jnp.zeros(3), key), "parameters None must be those"),
         (
             lambda arm, key: learning.short_horizon("arm", key, iterations=1),
             "must be",

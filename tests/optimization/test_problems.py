@@ -86,6 +86,8 @@ def replayed(problem, plan):
         ({"substeps": 1.5}, ("substeps 1.5",)),
         ({"dt": 2.0}, ("dt 2.0",)),
         ({"actuated": "wheel"}, ("actuated 'wheel' is no joint", "'rail'")),
+        ({"upper": "max"}, ("upper 'max' must be a number",)),
+        ({"running": at_one}, ("running at_one must be a function of (knot, u)",)),
         ({"lower": 1.0, "upper": -1.0}, ("lower 1.0 must be below upper -1.0",)),
         ({"upper": (1.0, 2.0)}, ("upper (1.0, 2.0)", "1 of them")),
         ({"running": None, "terminal": None}, ("neither a running nor a terminal cost",)),
@@ -107,6 +109,9 @@ def test_guesses_that_do_not_fit_are_refused(method):
         METHODS[method](RAIL, np.zeros((3, 1)))
     with refused(f"{method}: guess has NaN"):
         METHODS[method](RAIL, np.full((HORIZON, 1), np.nan))
+    if method == "shooting":
+        with refused("shooting: optimizer 'adam' must be", "optax.adam"):
+            METHODS[method](RAIL, optimizer="adam")
     with refused(f"{method}: problem", "must be an optimization.Problem"):
         METHODS[method](SYSTEM)
 

@@ -111,7 +111,7 @@ class TestSentences:
             (lambda s, x: jj.readout(x, energy=True), r"readout: system .a State. must be a Syst"),
             (
                 lambda s, x: jj.readout(s, coordinates=True)(*mechanisms.pendulum(), None),
-                "readout: coordinates 'joint0' is not in this system",
+                "readout: coordinates '0' is not in this system.*'pivot'",
             ),
             (lambda s, x: jj.wrench_at(s, x, s.topology.bodies[0], force=1.0), "force 1.0 must be"),
             (

@@ -236,6 +236,10 @@ def test_every_shape_that_touches_is_drawn_once():
         ({"environments": 3}, r"environments \[3\]: there are 3, counted from 0"),
         ({"environments": []}, r"environments \(\): there are 3"),
         ({"frames": 0}, "frames 0 must be >= 1"),
+        ({"title": None}, "title None must be a text"),
+        ({"height": "big"}, "height 'big' must be a whole number"),
+        ({"side_by_side": "yes"}, "side_by_side 'yes' must be True or False"),
+        ({"visuals": "robot.urdf"}, "visuals 'robot.urdf' must be a Model"),
         ({"traces": "crnk"}, "traces: there is no body 'crnk'; did you mean 'crank'?"),
         ({"traces": {"crank": (1.0, 2.0)}}, "traces: point .* of body 'crank' must be 3 numbers"),
         (
