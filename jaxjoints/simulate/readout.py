@@ -210,17 +210,13 @@ def readout(
     >>> readings.coordinates["shoulder"].shape, readings.energy.total.shape, readings.momentum
     ((2, 1), (2,), None)
 
-    Raises: ValueError for unknown names, and for axes or a point of another form.
+    Raises: ValueError for unknown names, for axes or a point of another form, and where nothing is
+        named.
     """
     check_kind("readout:", "system", system, System, "the first that build() returns")
-    given = (coordinates, speeds, gaps, reactions, efforts, forces, limits, poses)
     switches = {"energy": energy, "momentum": momentum, "time": time, "info": info}
     for field, value in switches.items():
         check_switch("readout", field, value)
-    if not any(switches.values()) and all(x is False or x == () for x in given):
-        raise ValueError(
-            "readout: nothing is named to record; name it, such as coordinates=True or energy=True"
-        )
     topology = system.topology
     joints = {"coordinates": coordinates, "efforts": efforts, "limits": limits}
     either = {"speeds": speeds, "reactions": reactions, "forces": forces}
@@ -232,6 +228,11 @@ def readout(
     names |= {key: _names(key, "joint or contact", x, both) for key, x in either.items()}
     names["gaps"] = _names("gaps", "contact", gaps, topology.contacts)
     _check_frame(axes, point)
+    given = (coordinates, speeds, gaps, reactions, efforts, forces, limits, poses)
+    if not any(switches.values()) and all(x is False or x == () for x in given):
+        raise ValueError(
+            "readout: nothing is named to record; name it, such as coordinates=True or energy=True"
+        )
     return Readout(
         **names,
         poses=_names("poses", "body", poses, topology.bodies),
