@@ -252,7 +252,7 @@ def test_laws_of_a_tendon_are_switched_off_by_flags():
     laws = read(text)[0].build()[0].transmission("t").laws
     kinds = ["SpringDamper", "Damping", "DryFriction", "Armature", "Limits"]
     assert [type(law).__name__ for law in laws] == kinds
-    numbers = [law.stiffness for law in laws[:1]] + [laws[1].damping, laws[2].friction]
+    numbers = [law.stiffness for law in laws[:1]] + [laws[1].damping, laws[2].friction_force]
     assert [float(x) for x in [*numbers, laws[3].inertia]] == [3.0, 2.0, 0.4, 0.5]
     flags = ("spring", "damper", "frictionloss", "limit")
     off = "".join(f' {flag}="disable"' for flag in flags)
