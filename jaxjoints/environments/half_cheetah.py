@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.calls import public
 from ..algebra.pytree import struct
 from ..build.builder import SystemBuilder
 from ..couplings.planar import Planar
@@ -140,6 +141,7 @@ def _solid(*capsules):
     return sum(volumes), centre, total
 
 
+@public
 def half_cheetah(*, stiffness: float | None = None, damping: float = 500.0) -> HalfCheetah:
     """Masses and lengths of gymnasium's half cheetah; 1 is 120, 90, 60 and 120, 60, 30 N m.
 
