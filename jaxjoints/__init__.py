@@ -2,6 +2,19 @@
 
 Build a mechanism with `SystemBuilder`, simulate it with `step` and `rollout`, differentiate through
 either. A joint is a `Coupling`, written by its poses (`Chart`) or its errors (`Residual`).
+
+Ten things that people do:
+
+1. Build a mechanism: `SystemBuilder`, or from a file by `models.load_urdf`, `models.load_mjcf`.
+2. Write a joint: `Chart` by its poses, `Residual` by its errors.
+3. Stop, spring and drive joints: `Limits`, `SpringDamper`, `Servo`, `Motor`.
+4. Let bodies touch: `SystemBuilder.contact`, with the shapes of `shapes`.
+5. Start somewhere: `System.state` by names, `assemble` and `inverse_kinematics` for loops.
+6. Simulate one environment or thousands: `step`, `rollout`, `replicate`, `use_all_cores`.
+7. Read a motion: `coordinates`, `body_poses`, `reaction`, `energies`, `readout`, `view`.
+8. Identify numbers from recordings: `identification.fit`.
+9. Plan motions and train policies: `optimization.Problem`, `environments.make`, `learning`.
+10. Look into a mechanism: `diagnose`, `dynamics.mass_matrix`, `dynamics.linear_model`.
 """
 
 from typing import TYPE_CHECKING
