@@ -1,4 +1,4 @@
-"""A Stewart platform follows a circle while it leans into it: six closed loops, six servos.
+"""A Stewart platform follows a circle while it leans into it: five closed loops, six servos.
 
 Each leg is a cylinder on a universal joint, a rod that slides in it, and a ball joint under the
 platform. The servos of the rods are told the lengths that the wanted poses of the platform need.

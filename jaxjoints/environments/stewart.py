@@ -1,4 +1,4 @@
-"""A platform on six legs that follows a pose: six closed loops, six servos."""
+"""A platform on six legs that follows a pose: five closed loops, six servos."""
 
 import jax
 import jax.numpy as jnp
