@@ -90,7 +90,7 @@ def test_cores_are_chosen_before_anything_is_computed():
 
 
 def test_a_count_below_one_is_refused():
-    with pytest.raises(ValueError, match="count 0 must be >= 1"):
+    with pytest.raises(ValueError, match="count 0 must be at least 1"):
         use_all_cores(0)
 
 
