@@ -1,7 +1,5 @@
 """Boxes under balls, capsules and boxes: brute force, MuJoCo, derivatives, places that persist."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,17 +7,16 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from jaxjoints import Contact, Pose
-from jaxjoints.algebra.spatial import retract
 from jaxjoints.couplings.box_gaps import EDGE_LEAD
-from jaxjoints.couplings.shapes import Box, Capsule, Point, Sphere, candidates, touches
+from jaxjoints.couplings.shapes import Box, Capsule, Point, Sphere, candidates
 from support.mechanisms import single
+from support.touching import all_points, arrays, described, placed, slopes
 
 COUNT = 300
 CRATE, BLOCK = Box((0.6, 0.4, 0.8)), Box((0.5, 0.7, 0.3))
 BALL, STICK = Sphere(0.15), Capsule(0.05, 0.7)
 HALF, HALF_C = np.array([0.3, 0.2, 0.4]), np.array([0.25, 0.35, 0.15])
 EXACT = 1e-9
-all_points = jax.jit(touches)
 
 
 def poses(count, seed=0, reach=0.6):
@@ -246,27 +243,6 @@ PAIRS = {
     "box on an edge": (BLOCK, CRATE, (0.42, 0.02, 0.52), (0.8, 0.5, -0.2, 0.1)),
     "box beside a box": (BLOCK, CRATE, (0.6, 0.5, 0.5), (0.8, 0.5, -0.2, 0.1)),
 }
-
-
-@jax.jit
-def described(C, D, T, twist):
-    """Gaps, points and normals after a small motion from a pose."""
-    found = touches(C, D, retract(T, twist))
-    return jnp.concatenate([found.gap[:, None], found.point, found.normal], axis=1)
-
-
-@jax.jit
-def slopes(C, D, T):
-    at = jnp.zeros(6, T.p.dtype)
-    return [jac(partial(described, C, D, T))(at) for jac in (jax.jacfwd, jax.jacrev)]
-
-
-def arrays(shape):
-    return jax.tree.map(jnp.asarray, shape, is_leaf=lambda x: isinstance(x, tuple))
-
-
-def placed(p, q):
-    return Pose(jnp.asarray(p), jnp.asarray(np.array(q) / np.linalg.norm(q)))
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -1,14 +1,11 @@
 """Cylinders, convex meshes and height fields: closed forms, MuJoCo, derivatives, places."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxjoints import Pose
-from jaxjoints.algebra.spatial import retract
 from jaxjoints.couplings.height_gaps import TRIANGLES
 from jaxjoints.couplings.hulls import hull
 from jaxjoints.couplings.shapes import (
@@ -21,14 +18,13 @@ from jaxjoints.couplings.shapes import (
     HeightField,
     Point,
     Sphere,
-    touches,
 )
 from support.mechanisms import single
+from support.touching import all_points, arrays, described, placed, slopes
 
 COUNT = 200
 EXACT = 1e-9
 DRUM = Cylinder(0.2, 0.5)
-all_points = jax.jit(touches)
 
 
 def poses(count, seed=0, height=0.5, reach=1.0):
@@ -300,27 +296,6 @@ PAIRS = {
     "box over a field": (Box((0.2, 0.3, 0.4)), field(), (0.1, 0.2, 0.3), (0.9, 0.3, 0.2, 0.1)),
     "cylinder over a field": (DRUM, field(), (0.1, 0.2, 0.3), (0.9, 0.3, 0.2, 0.1)),
 }
-
-
-@jax.jit
-def described(C, D, T, twist):
-    """Gaps, points and normals after a small motion from a pose."""
-    found = touches(C, D, retract(T, twist))
-    return jnp.concatenate([found.gap[:, None], found.point, found.normal], axis=1)
-
-
-@jax.jit
-def slopes(C, D, T):
-    at = jnp.zeros(6, T.p.dtype)
-    return [jac(partial(described, C, D, T))(at) for jac in (jax.jacfwd, jax.jacrev)]
-
-
-def arrays(shape):
-    return jax.tree.map(jnp.asarray, shape, is_leaf=lambda x: isinstance(x, tuple))
-
-
-def placed(p, q):
-    return Pose(jnp.asarray(p), jnp.asarray(np.array(q) / np.linalg.norm(q)))
 
 
 @pytest.mark.parametrize("name", PAIRS)
