@@ -188,6 +188,8 @@ class Info:
     residual: largest violation of a row's law [m/s or rad/s], shape (*batch)
     friction_excess: by how much friction exceeds what the normal force of the same step allows, as
         a speed [m/s or rad/s], shape (*batch)
+    iterations: Newton steps of the solve for the velocities at the end, 1 where nothing is bounded;
+        sweeps over the rows for `ProjectedGaussSeidel`; int32 (*batch)
     error: largest bilateral error at the start of the step [m or rad], shape (*batch)
     wrench: mean wrench of each joint on its child during the step, at C in C axes [N, N m], of
         bilateral rows and laws together, shape (6, joints, *batch)
@@ -215,6 +217,7 @@ class Info:
     constraint_force: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     contact_force: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     friction_excess: Array = dataclasses.field(default=None)  # type: ignore[assignment]
+    iterations: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     # Filled in after the scheme's step, which leaves them out.
     cause: Array = dataclasses.field(default=None)  # type: ignore[assignment]
     effort: Array = dataclasses.field(default=None)  # type: ignore[assignment]

@@ -146,7 +146,7 @@ def impacts(
 
 def both(first: RowSolution, second: RowSolution) -> RowSolution:
     """The impulses of a step and of its impacts together."""
-    excess = first.excess
+    excess, iterations = first.excess, first.iterations
     return replace(
         first,
         impulse=first.impulse + second.impulse,
@@ -154,6 +154,7 @@ def both(first: RowSolution, second: RowSolution) -> RowSolution:
         residual=jnp.maximum(first.residual, second.residual),
         size=jnp.maximum(first.size, second.size),
         excess=None if excess is None else jnp.maximum(excess, second.excess),
+        iterations=None if iterations is None else jnp.maximum(iterations, second.iterations),
     )
 
 

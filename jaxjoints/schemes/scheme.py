@@ -106,7 +106,7 @@ def step_info(
             parallel = parallel | jnp.any(singular(group, joint), axis=0)
     impulses = joint_impulses(mechanism, kinematics, problem, solution, new)
     residual, size = (jnp.broadcast_to(x, batch) for x in (solution.residual, solution.size))
-    excess = solution.excess
+    excess, iterations = solution.excess, solution.iterations
     return Info(
         ok=residual <= TOLERATED[dt.dtype.itemsize] * (1 + size),
         residual=residual,
@@ -118,6 +118,7 @@ def step_info(
         constraint_force=impulses.constraint / dt,
         contact_force=impulses.contact / dt,
         friction_excess=jnp.broadcast_to(0.0 * residual if excess is None else excess, batch),
+        iterations=jnp.broadcast_to(1 if iterations is None else iterations, batch).astype("int32"),
         cause=jnp.where(far, Cause.OPEN, jnp.where(parallel, Cause.SINGULAR, Cause.NONE)),
     )
 

@@ -68,7 +68,7 @@ class Derivative(ABC):
         laws = laws_of(settings, problem, smoothing, ends.given)
         at = last.impulse, value(laws, last.positions)
         left = residual(problem, laws, at, speeds(problem, last.impulse))
-        return RowSolution(*at, *left, excess=excess(problem, at), steps=ends.steps)
+        return RowSolution(*at, *left, excess=excess(problem, at), iterations=ends.steps)
 
 
 @struct

@@ -101,9 +101,9 @@ class ProjectedGaussSeidel(Solver):
         (_, λ), _ = jax.lax.scan(sweep, (moved, λ), None, length=self.iterations)
         at = _joined(problem, places, λ)
         laws = bare_laws(problem, coordinate_rows(problem, at[0]), None)
-        return RowSolution(
-            *at, *residual(problem, laws, at, speeds(problem, at[0])), excess=excess(problem, at)
-        )
+        left = residual(problem, laws, at, speeds(problem, at[0]))
+        sweeps = jnp.full(batch, self.iterations, λ.dtype)
+        return RowSolution(*at, *left, excess=excess(problem, at), iterations=sweeps)
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ class RowSolution:
     factors: of the matrix, where nothing is bounded and the solver has them
     excess: friction beyond the bound of the same solution's normal force, as a speed [m/s or
         rad/s], shape (*batch); None where no friction follows a normal force
-    steps: Newton steps, (*batch); None for other solvers
+    iterations: Newton steps, or sweeps over the rows, (*batch); None for one linear solve
     """
 
     impulse: Array
@@ -175,7 +175,7 @@ class RowSolution:
     size: Array
     factors: RowFactor | None = None
     excess: Array | None = None
-    steps: Array | None = None
+    iterations: Array | None = None
 
 
 class Solver(ABC):

@@ -64,6 +64,7 @@ SMALLEST = {
     "tests/benchmarks/identification.py": [
         Run("--steps 20 --starts 1", ("plotly", "tabulate", "defusedxml"), True)
     ],
+    "tests/benchmarks/iterations.py": [Run("--tasks hopper --envs 2 --steps 3", sweep=True)],
     "tests/benchmarks/learning_curves.py": [
         Run(
             "--tasks cart_pole --seeds 1 --minutes 0 --steps 80 --envs 2 --evals 2 --eval-envs 2"
