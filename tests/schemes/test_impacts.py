@@ -298,3 +298,50 @@ def test_what_turns_and_brakes_itself_has_the_slope_of_continuous_time_too():
     np.testing.assert_allclose(slope, differences, rtol=0, atol=DIFFERENCES)
     # Masses and forces before the impact in place of those after it would be off by 0.7.
     np.testing.assert_allclose(slope, exact, rtol=0, atol=0.1)
+
+
+FLOOR = 0.05, 0.2, 0.8  # radius of a ball [m], friction and restitution of the floor under it
+
+
+def skidding(x, dt, scheme=LOCATED):
+    """Place and speed (x, z, ẋ, ż, spin about y), (5, *batch), of a ball that flies without weight
+    onto a floor, skids on it, and flies on.
+    """
+    radius, friction, restitution = FLOOR
+    world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    inertia = (0.4 * radius**2,) * 3
+    world.body("ball", mass=1.0, inertia=inertia, pose=(0.0, 0.0, 0.5))
+    options = {"friction": friction, "restitution": restitution}
+    shape = shapes.Sphere(radius), shapes.HalfSpace()
+    world.contact("floor", *shape, child="ball", **options)
+    system, state = world.build()
+    state, plane = replicate(state, x.shape[1]), np.array((0, 2))
+    position = state.position.at[plane, 0].set(x[:2])
+    velocity = state.velocity.at[plane, 0].set(x[2:])
+    end = moved(system, replace(state, position=position, velocity=velocity), dt, 0.5, scheme)
+    spin = end.omega[1:2, 0]
+    return jnp.concatenate([end.position[plane, 0], end.velocity[plane, 0], spin])
+
+
+def skidded(x, z, u, w):
+    """The same in closed form."""
+    radius, friction, restitution = FLOOR
+    hit, push = (z - radius) / -w, -(1 + restitution) * w
+    after, rise = u - friction * push, -restitution * w
+    spin = friction * push / (0.4 * radius)
+    assert after > radius * spin, "it skids until it leaves the floor"
+    left = 0.5 - hit
+    return x + hit * u + left * after, radius + left * rise, after, rise, spin
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("joints", ["coordinates", pytest.param("rows", marks=pytest.mark.sweep)])
+def test_a_ball_that_skids_as_it_bounces_has_the_slope_of_continuous_time(joints):
+    """To what the floor of contacts with friction leaves of an impulse, some 1e-6."""
+    x = 0.1, 0.513, 3.0, -1.7
+    scheme = SemiImplicitEuler(time_of_impact=True, joints=joints)
+    y, slope, differences = slopes(partial(skidding, scheme=scheme), x, 1e-3)
+    exact, of_exact = of_continuous(skidded, x)
+    np.testing.assert_allclose(y, exact, rtol=1e-5)
+    np.testing.assert_allclose(slope, of_exact, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(slope, differences, rtol=1e-5, atol=1e-5)
