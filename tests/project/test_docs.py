@@ -253,7 +253,9 @@ def test_pages_of_the_reference_link_to_pages_that_exist(reference):
             assert str(Path(os.path.normpath(target)).relative_to("/")) in reference, (name, link)
 
 
-@pytest.mark.parametrize("name", ["STEP.md", "FOOT.md"])
+@pytest.mark.parametrize(
+    "name", ["STEP.md", "FOOT.md", pytest.param("TRANSFORMS.md", marks=pytest.mark.slow)]
+)
 def test_a_step_goes_as_its_page_says(capsys, name):
     page = (PACKAGE / name).read_text(encoding="utf-8")
     code = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
