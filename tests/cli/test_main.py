@@ -47,6 +47,7 @@ def run(*arguments, **variables):
     return done.stdout, done.stderr, done.returncode
 
 
+@pytest.mark.slow
 def test_view_writes_a_page_and_opens_it(robot, tmp_path, capsys, monkeypatch):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)

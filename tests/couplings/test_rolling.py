@@ -538,6 +538,7 @@ def test_projection_lifts_a_ball_without_slipping():
     assert_close(slip, np.zeros(2), 5e-3 * np.linalg.norm(shift[3:]))
 
 
+@pytest.mark.slow
 def test_a_speed_that_is_held_needs_no_linear_residual():
     @struct
     class SteadySpeed(Free):

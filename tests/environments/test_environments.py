@@ -147,6 +147,7 @@ class TestEpisodes:
         assert after.done.all()
         np.testing.assert_array_equal(after.info["truncation"], [True, False])
 
+    @pytest.mark.slow
     def test_an_action_that_is_no_number_ends_an_episode_and_says_why(self, arm, hanging):
         action = jnp.zeros((1, BATCH)).at[0, 1].set(jnp.nan)
         after = arm.step(hanging, action)

@@ -49,6 +49,7 @@ def test_a_system_and_its_motion_come_back_as_they_were(tmp_path):
     assert_same(run(back["system"], state)[0], end)
 
 
+@pytest.mark.slow
 def test_states_of_format_1_start_their_next_step_without_forces():
     """The file: a foot that stood for three steps, written by version 0.1.0 in format 1."""
     with pytest.warns(UserWarning, match="_1.npz: its states have no forces.* format 1"):
@@ -61,6 +62,7 @@ def test_states_of_format_1_start_their_next_step_without_forces():
     assert np.all(info.ok) and np.any(new.row_forces.rows)
 
 
+@pytest.mark.slow
 def test_contacts_of_format_2_are_no_joints():
     """The file: a foot with a toe, a hinge between two contacts, after three steps. It moves on as
     the version that wrote it said, by what that lost: the forces of the last step.
@@ -95,6 +97,7 @@ def test_states_of_format_2_without_their_system_are_refused_where_they_are_used
         jj.step(system, state, dt=0.01)
 
 
+@pytest.mark.slow
 def test_a_file_holds_the_forces_of_the_last_step(tmp_path):
     """Half as long a step starts from half of their impulses."""
     with pytest.warns(UserWarning, match="format 1"):

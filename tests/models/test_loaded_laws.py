@@ -88,6 +88,7 @@ def test_names_of_a_robot_with_a_prefix_are_those_of_the_file():
         assert laws_of(system, f"{side}yaw+pitch") == ["Servo"]
 
 
+@pytest.mark.slow
 def test_a_servo_pushes_no_more_than_the_limit_of_effort():
     """Implicit PD control of a hinge, whose effort is bounded by that of the file."""
     inertia, most = 0.25, 2.0
@@ -208,6 +209,7 @@ GRIPPER = """<mujoco>
 </mujoco>"""
 
 
+@pytest.mark.slow
 def test_joints_of_mjcf_get_laws_by_pattern():
     pytest.importorskip("mujoco")
     model = load_mjcf(GRIPPER.format(""), laws={"*": SERVO})
@@ -219,6 +221,7 @@ def test_joints_of_mjcf_get_laws_by_pattern():
         load_mjcf(GRIPPER.format(""), laws={"axel": SERVO})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("force", ["", 'forcerange="-9 9" forcelimited="true"'])
 def test_a_servo_of_mjcf_keeps_to_the_bound_of_its_joint_as_in_mujoco(force):
     mujoco = pytest.importorskip("mujoco")
@@ -254,6 +257,7 @@ def test_a_model_says_what_it_is_and_how_to_go_on():
     assert page.count("<table>") == 1 and page.count(">yaw+pitch</td>") == 2
 
 
+@pytest.mark.slow
 def test_a_start_keeps_what_is_not_named():
     """The Panda's fourth joint starts at its upper limit, the other ones at 0."""
     system, start = load_urdf(PANDA).build()

@@ -97,6 +97,7 @@ def test_long_motions_are_thinned_out_and_it_is_said(swing):
     assert view.notes[0] in repr(view)
 
 
+@pytest.mark.slow
 def test_frames_that_are_not_finite_are_left_out(swing):
     system, (states, _) = swing
     position = np.array(states.position)
@@ -125,6 +126,7 @@ def test_unit_twists_are_those_of_the_joints(swing):
     np.testing.assert_allclose(axes[0, 0, 0], [0, 0, 0, 0, 1, 0], atol=SINGLE)
 
 
+@pytest.mark.slow
 def test_limits_of_environments_may_differ():
     system, state = pendulum(q=0.1, laws=[jj.Limits(lower=-0.5, upper=0.6)])
     stop = system.joint("pivot").laws[0]
@@ -193,6 +195,7 @@ def test_touching_shapes_stand_for_bodies_without_visuals():
     assert [part["kind"] for part in parts if part["layer"] == "geometry"] == ["box"]
 
 
+@pytest.mark.slow
 def test_every_shape_that_touches_is_drawn_once():
     """Box, capsule and mesh of few vertices as well, which touch the ground with parts."""
     world = jj.SystemBuilder()
