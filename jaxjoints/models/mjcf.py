@@ -7,8 +7,7 @@ compiled model. Source: MuJoCo's documentation, "Computation" and "XML Reference
 import os
 import re
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, wraps
 from typing import Any, Literal
 
@@ -16,7 +15,6 @@ import numpy as np
 
 from ..algebra.calls import public
 from ..build.builder import SystemBuilder
-from ..couplings import shapes
 from ..couplings.linear import Slider
 from ..couplings.rigid import Fixed
 from ..couplings.rotary import Ball, Hinge
@@ -44,18 +42,13 @@ from .geometry import (
 )
 from .mechanism import IDENTITY, Assembly, Connection, Frame, Laws, Link, product
 from .mjcf_actuators import read_actuators
+from .mjcf_contacts import add_contacts
+from .mjcf_softness import spring_of
 from .mjcf_source import Prepared
 from .model import Model
 from .report import Report
-from .touching import read_hull
 from .xml import FileLimits, read_source, read_xml
 
-# Impedances are kept off 0 and 1, as in MuJoCo.
-LEAST_IMPEDANCE, MOST_IMPEDANCE = 1e-4, 0.9999
-# Below this a number counts as 0 in MuJoCo, and no less friction is in its contacts.
-LEAST, LEAST_FRICTION = 1e-15, 1e-5
-# In place of a `solref` whose numbers differ in sign.
-DEFAULT_SOLREF = 0.02, 1.0
 # What MuJoCo's flag "constraint" disables together.
 CONSTRAINTS = ("EQUALITY", "FRICTIONLOSS", "LIMIT", "CONTACT")
 # Geoms of higher groups are hidden unless asked for, as in MuJoCo's viewer.
@@ -172,7 +165,7 @@ def load_mjcf(
         transmissions = reader.add_tendons(assembly, drives.of_tendons)
         reader.add_fluid(assembly)
         seen = reader.visuals(assembly) if visuals else ()
-        reader.add_contacts(assembly, contacts)
+        add_contacts(reader, assembly, contacts)
         reader.list_skipped(visuals)
         frames = dict(assembly.frames)
         frames |= reader.sites(assembly)
@@ -260,8 +253,6 @@ class _Reader:
             for kind, elements in LISTS.items()
         }
         self.names = {kind: self._names(kind, n, limits.name) for kind, n in counts.items()}
-        # Of each mesh that touches, once.
-        self.hulls: dict[int, shapes.ConvexMesh | None] = {}
         # Makers of laws by joint, for `connections`.
         self.servos: Mapping[int, Callable[[int], Law]] = {}
 
@@ -698,14 +689,15 @@ class _Reader:
         if shape is None:
             self.report.skip("geom of a kind that is not shown")
             return None
-        body, (R, p) = self._geom_frame(assembly, g)
+        body, (R, p) = self.geom_frame(assembly, g)
         color = np.array(m.geom_rgba[g], float)
         if m.geom_matid[g] >= 0 and np.allclose(color, PLAIN):
             color = np.array(m.mat_rgba[m.geom_matid[g]], float)
         visual = Visual(body, (R, p), shape, tuple(np.clip(color, 0.0, 1.0).tolist()))
         return visual, touches
 
-    def _geom_frame(self, assembly: Assembly, g: int) -> tuple[str, Frame]:
+    def geom_frame(self, assembly: Assembly, g: int) -> tuple[str, Frame]:
+        """Body of the builder that carries a geom, and the pose of the geom in it."""
         m = self.m
         body, (position, rotation) = assembly.frames[self._body(int(m.geom_bodyid[g]))]
         frame = product((rotation, position), (_matrix(m.geom_quat[g]), m.geom_pos[g].copy()))
@@ -734,135 +726,10 @@ class _Reader:
             faces = slice(m.mesh_faceadr[i], m.mesh_faceadr[i] + m.mesh_facenum[i])
             return Mesh(m.mesh_vert[points], m.mesh_face[faces].astype(int))
         if kind == self.kind["mjGEOM_HFIELD"]:
-            return height_mesh(*self._heights(g))
+            return height_mesh(*self.heights(g))
         return None
 
-    def add_contacts(self, assembly: Assembly, wanted: bool | str) -> None:
-        """Contacts with planes and height fields, and those of `<pair>`; with "all" those of all
-        geoms that have a gap function.
-        """
-        m = self.m
-        if self.disabled("CONTACT"):
-            return
-        grounds = self.kind["mjGEOM_PLANE"], self.kind["mjGEOM_HFIELD"]
-        unknown: Counter = Counter()
-        left_out, added = 0, False
-        pairs = [(p, *(int(m[p]) for m in (m.pair_geom1, m.pair_geom2))) for p in range(m.npair)]
-        pairs += [(None, *both) for both in self._meeting()]
-        for pair, one, other in pairs:
-            if pair is not None and len({self._carrier(assembly, g) for g in (one, other)}) == 1:
-                self.report.skip("contact pair of geoms that are fixed to each other")
-                continue
-            if m.geom_type[other] in grounds:
-                one, other = other, one
-            on_ground = m.geom_type[one] in grounds
-            if not wanted or not (on_ground or pair is not None or wanted == "all"):
-                left_out += 1
-            elif self._add_contact(other, one, pair, assembly):
-                added = True
-            else:
-                names = sorted(self._kind_of(g) for g in (one, other))
-                unknown["-".join(names)] += 1
-        if left_out:
-            advice = (
-                "contacts='all' adds those of bodies with each other"
-                if wanted
-                else "contacts=True adds those with planes, height fields and pairs of the file"
-            )
-            self.report.skip(f"contact of {left_out} pairs of geoms; {advice}")
-        for names, count in sorted(unknown.items()):
-            self.report.skip(f"contact of {count} pairs of geoms {names}, without a gap function")
-        if added:
-            self._list_skipped_of_contacts()
-
-    def _list_skipped_of_contacts(self) -> None:
-        """List what geoms and pairs say of contacts that are added, and what is not read."""
-        m = self.m
-        fields = "geom_surfacevel", "geom_adhesion", "pair_adhesion", "pair_solreffriction"
-        for field in fields:
-            if self.optional(field).any():
-                kind, what = field.split("_")
-                self.report.skip(f"{what} of {kind}s")
-        if m.opt.enableflags & int(self.mujoco.mjtEnableBit.mjENBL_OVERRIDE):
-            self.report.skip("override of what contacts are like")
-
-    def _carrier(self, assembly: Assembly, g: int) -> str:
-        """The body of the builder that carries a geom."""
-        return assembly.frames[self._body(int(self.m.geom_bodyid[g]))][0]
-
-    def _kind_of(self, g: int) -> str:
-        """Name of the kind of a geom."""
-        kind = self.m.geom_type[g]
-        prefix = "mjGEOM_"
-        names = {n: name for name, n in self.kind.items() if name.startswith(prefix)}
-        return names.get(int(kind), str(kind)).removeprefix(prefix).lower()
-
-    def _meeting(self) -> Iterator[tuple[int, int]]:
-        """Pairs of geoms that may touch, as MuJoCo chooses them beside those that are named."""
-        m = self.m
-        excluded = {int(x) for x in m.exclude_signature}
-        named = {frozenset(pair) for pair in zip(m.pair_geom1, m.pair_geom2, strict=True)}
-        welded = [int(m.body_weldid[body]) for body in m.geom_bodyid]
-        above = [int(m.body_weldid[m.body_parentid[body]]) for body in welded]
-        for g in range(m.ngeom):
-            for f in range(g):
-                meet = m.geom_contype[g] & m.geom_conaffinity[f]
-                meet = meet or m.geom_contype[f] & m.geom_conaffinity[g]
-                ids = sorted(int(m.geom_bodyid[x]) for x in (f, g))
-                if not meet or welded[f] == welded[g] or (ids[0] << 16) + ids[1] in excluded:
-                    continue
-                next_to = above[f] == welded[g] or above[g] == welded[f]
-                if next_to and welded[f] and welded[g] and not self.disabled("FILTERPARENT"):
-                    continue
-                if frozenset((f, g)) not in named:
-                    yield f, g
-
-    @_reads("GEOM")
-    def _add_contact(self, other: int, one: int, pair: int | None, assembly: Assembly) -> bool:
-        """Let two geoms touch, of which `one` may be the ground; False without a gap function.
-
-        pair: index of the `<pair>` that names them, or None
-        """
-        names = self.names["GEOM"]
-        parent, (R_D, p_D) = self._geom_frame(assembly, one)
-        child, (R_C, p_C) = self._geom_frame(assembly, other)
-        if child == WORLD:
-            one, other, parent, child = other, one, child, parent
-            R_C, p_C, R_D, p_D = R_D, p_D, R_C, p_C
-        shape_C, shape_D = self._touching(other), self._touching(one)
-        if shape_C is None or shape_D is None or shapes.candidates(shape_C, shape_D) is None:
-            return False
-        surface = self._surface(one, other) if pair is None else self._surface_of_pair(pair)
-        assembly.builder.contact(
-            f"{assembly.prefix}{names[other]} on {names[one]}",
-            *(shape_C, shape_D),
-            child=child,
-            parent=parent,
-            frame_C=(p_C, R_C),
-            frame_D=(p_D, R_D),
-            **surface,
-        )
-        return True
-
-    def _touching(self, g: int) -> shapes.Shape | None:
-        """The shape that touches in place of a geom."""
-        a, b, c = (float(x) for x in self.m.geom_size[g])
-        kind = int(self.m.geom_type[g])
-        if kind == self.kind["mjGEOM_MESH"]:
-            return self._hull(int(self.m.geom_dataid[g]))
-        if kind == self.kind["mjGEOM_HFIELD"]:
-            heights, size = self._heights(g)
-            return shapes.HeightField(heights, size) if min(heights.shape) > 2 else None
-        makers: dict[int, Callable[[], shapes.Shape]] = {
-            self.kind["mjGEOM_PLANE"]: shapes.HalfSpace,
-            self.kind["mjGEOM_SPHERE"]: lambda: shapes.Sphere(a),
-            self.kind["mjGEOM_CAPSULE"]: lambda: shapes.Capsule(a, 2 * b),
-            self.kind["mjGEOM_CYLINDER"]: lambda: shapes.Cylinder(a, 2 * b),
-            self.kind["mjGEOM_BOX"]: lambda: shapes.Box((2 * a, 2 * b, 2 * c)),
-        }
-        return makers[kind]() if kind in makers else None
-
-    def _heights(self, g: int) -> tuple[np.ndarray, np.ndarray]:
+    def heights(self, g: int) -> tuple[np.ndarray, np.ndarray]:
         """Heights of a height field [m], along x and y, and its size [m]."""
         m, i = self.m, int(self.m.geom_dataid[g])
         rows, columns = int(m.hfield_nrow[i]), int(m.hfield_ncol[i])
@@ -870,88 +737,6 @@ class _Reader:
         data = np.asarray(m.hfield_data[start : start + rows * columns], float)
         x, y, top, _ = (float(x) for x in m.hfield_size[i])
         return top * data.reshape(rows, columns).T, np.array([2 * x, 2 * y])
-
-    def _hull(self, i: int) -> shapes.Shape | None:
-        """The convex hull of a mesh; None for a flat one."""
-        if i not in self.hulls:
-            m = self.m
-            points = m.mesh_vert[m.mesh_vertadr[i] : m.mesh_vertadr[i] + m.mesh_vertnum[i]]
-            self.hulls[i] = read_hull(f"mesh {self.names['MESH'][i]!r}", points, self.report)
-        return self.hulls[i]
-
-    def _surface(self, one: int, other: int) -> dict[str, Any]:
-        """Friction and softness of what two geoms touch with, for `SystemBuilder.contact`."""
-        m, pair = self.m, [one, other]
-        # Geoms touch where their distance is the sum of their margins.
-        margin = float(self.m.geom_margin[one] + self.m.geom_margin[other])
-        first, second = (int(m.geom_priority[x]) for x in pair)
-        if first != second:
-            # Of two geoms the one of higher priority counts.
-            pair = [one if first > second else other]
-        solref, solimp = (
-            np.array([getattr(m, field)[x] for x in pair])
-            for field in ("geom_solref", "geom_solimp")
-        )
-        # Otherwise the means with the weights `solmix`, of which 0 counts beside 0 alone.
-        weights = np.array([m.geom_solmix[x] for x in pair])
-        weights = np.where(weights < LEAST, 0.0, weights)
-        weights = weights if weights.any() else np.ones(len(pair))
-        weights = weights / weights.sum()
-        mixed = weights @ solref if (solref[:, 0] > 0).all() else solref.min(axis=0)
-        slide, spin, roll = np.max([m.geom_friction[x] for x in pair], axis=0)
-        dimension = max(int(m.geom_condim[x]) for x in pair)
-        friction = np.array([slide, slide, spin, roll, roll])
-        return self._contact(one, other, friction, dimension, mixed, weights @ solimp, margin)
-
-    def _surface_of_pair(self, i: int) -> dict[str, Any]:
-        """The same of a `<pair>`, which has numbers of its own."""
-        m = self.m
-        geoms = int(m.pair_geom1[i]), int(m.pair_geom2[i])
-        softness = m.pair_solref[i], m.pair_solimp[i], float(m.pair_margin[i])
-        return self._contact(*geoms, m.pair_friction[i], int(m.pair_dim[i]), *softness)
-
-    def _contact(
-        self,
-        one: int,
-        other: int,
-        friction: np.ndarray,
-        dimension: int,
-        solref: np.ndarray,
-        solimp: np.ndarray,
-        margin: float,
-    ) -> dict[str, Any]:
-        """Arguments of `SystemBuilder.contact`.
-
-        friction: along two tangents, about the normal and about two tangents; dimension: `condim`
-        """
-        m = self.m
-        inverse = sum(float(m.body_invweight0[m.geom_bodyid[x], 0]) for x in (one, other))
-        share = 1.0
-        if dimension >= 3 and m.opt.cone == int(self.mujoco.mjtCone.mjCONE_PYRAMIDAL):
-            # The 2 (dimension - 1) edges of a pyramid, each a row with 2 μ² (1 + μ²) of this,
-            # share the normal force.
-            μ = max(float(friction[0]), LEAST_FRICTION)
-            inverse *= 1 + μ**2
-            share = μ**2 / (max(float(m.opt.impratio), LEAST) * (dimension - 1))
-        stiffness, damping = spring_of(solref, solimp, inverse, share)
-        slides, rolls = (tuple(float(x) for x in friction[at]) for at in ([0, 1], [3, 4]))
-        alike = slides[0] == slides[1]
-        elliptic = m.opt.cone == int(self.mujoco.mjtCone.mjCONE_ELLIPTIC)
-        if elliptic and not alike and dimension >= 3:
-            names = " and ".join(repr(self.names["GEOM"][g]) for g in (one, other))
-            self.report.notes.append(
-                f"pair of geoms {names}: its friction {slides} differs along the tangents, so that "
-                "it is a pyramid in place of an elliptic cone"
-            )
-        return {
-            "friction": (slides[0] if alike else slides) if dimension >= 3 else 0.0,
-            "spinning": float(friction[2]) if dimension >= 4 else 0.0,
-            "rolling": (rolls[0] if rolls[0] == rolls[1] else rolls) if dimension >= 6 else 0.0,
-            "stiffness": stiffness,
-            "damping": damping,
-            "margin": margin,
-            "cone": "round" if elliptic and alike else "pyramid",
-        }
 
     def list_skipped(self, pictures: bool) -> None:
         """List what the model has and this reader does not.
@@ -970,33 +755,6 @@ class _Reader:
         for what, count in counts.items():
             if count:
                 self.report.skip(f"{what} ({count})")
-
-
-def spring_of(
-    solref: np.ndarray, solimp: np.ndarray, inverse_inertia: float, share: float = 1.0
-) -> tuple[float, float]:
-    """Stiffness and damping of a constraint of MuJoCo, at its largest impedance.
-
-    MuJoCo's least values stand in the denominators: a body that turns about its own centre has no
-    inverse inertia for a force on it, and a time constant may be 0.
-
-    solref: time constant [s] and damping ratio, or negative stiffness and damping per inertia
-    solimp: impedances, of which the second is the largest
-    inverse_inertia: of what the constraint moves [1/kg or 1/(kg m²)]
-    share: of R that counts, where several rows of MuJoCo are one constraint
-
-    Source: MuJoCo's `mj_makeImpedance`.
-    """
-    d = float(np.clip(solimp[1], LEAST_IMPEDANCE, MOST_IMPEDANCE))
-    first, second = (float(x) for x in solref[:2])
-    if (first > 0) != (second > 0):
-        first, second = DEFAULT_SOLREF
-    if first > 0:
-        b, k = 2 / max(LEAST, d * first), d / max(LEAST, (d * first * second) ** 2)
-    else:
-        b, k = -second / d, -first / d
-    R = max(LEAST, (1 - d) / d * inverse_inertia) * share
-    return k / R, b / R
 
 
 def _on_coordinate(law: type, value: float, coordinate: int) -> Law:
