@@ -23,9 +23,9 @@ from . import dynamics, environments, identification, learning, models, optimiza
 from .algebra.pytree import map_trailing, static, struct
 from .algebra.renamed import earlier_names
 from .algebra.spatial import Pose
+from .algebra.units import UnitWarning
 from .algebra.version import VERSION as __version__  # noqa: F401
 from .build.builder import SystemBuilder
-from .build.checks.units import UnitWarning
 from .couplings import functions, shapes
 from .couplings.compound import (
     Chain,

@@ -6,14 +6,16 @@ Components are the first axes and batch axes the last, as in `rotation`. A twist
 
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from .arguments import check_quaternion, check_rotation_matrix, read_numbers
 from .dense import multiply as matvec
 from .dense import product as matmul
-from .pytree import struct
+from .options import brief, plain_numbers
+from .pytree import expand_trailing, struct
 from .rotation import (
     arctan2,
     basis,
@@ -42,6 +44,7 @@ from .rotation import (
     transpose,
     unit,
 )
+from .units import warn_of_unit
 
 __all__ = [
     "arctan2",
@@ -90,6 +93,10 @@ class Pose:
     q: unit quaternion (w, x, y, z) of the rotation from the axes of D to those of C, which maps
         components along C axes to components along D axes, shape (4, *b)
 
+    Constructors (`about`, `along`, `translation`, …) take numbers, sequences and arrays. They raise
+    ValueError for other shapes, text, infinities and NaN, and ask about degrees (`UnitWarning`). Of
+    traced numbers they check the shape. `Pose(p, q)` takes arrays as they are.
+
     >>> T = Pose.along_x(1.0) @ Pose.about_z(jnp.pi / 2)
     >>> print(T.apply(jnp.array([2.0, 0.0, 0.0])).round(3))
     [1. 2. 0.]
@@ -105,27 +112,33 @@ class Pose:
         return cls(stack(zero, zero, zero), stack(one, zero, zero, zero))
 
     @classmethod
-    def translation(cls, p: Array) -> "Pose":
+    def translation(cls, p: ArrayLike) -> "Pose":
         """Displacement by p [m], shape (3, *b), with parallel axes."""
+        p = _numbers("translation", "p", p, (3,))
         zero = jnp.zeros_like(p[0])
         return cls(p, stack(jnp.ones_like(p[0]), zero, zero, zero))
 
     @classmethod
-    def rotation(cls, q: Array) -> "Pose":
-        """Rotation about the origin by the unit quaternion q, shape (4, *b)."""
-        return cls(jnp.zeros_like(q[1:]), q)
+    def rotation(cls, q: ArrayLike) -> "Pose":
+        """Rotation about the origin by the unit quaternion q, w first, shape (4, *b)."""
+        array, known = _read("rotation", "q", q, (4,))
+        if known is None or check_quaternion("Pose.rotation", "q", brief(q), known):
+            return _turned(array)
+        return _turned(quat_normalize(array))
 
     @classmethod
-    def from_matrix(cls, R: Array, p: Array | None = None) -> "Pose":
+    def from_matrix(cls, R: ArrayLike, p: ArrayLike | None = None) -> "Pose":
         """Pose with axes in the columns of the rotation matrix R (3, 3, *b), origin p (3, *b)."""
-        q = quat_from_matrix(R)
-        return cls.rotation(q) if p is None else cls(p, q)
+        R, known = _read("from_matrix", "R", R, (3, 3))
+        if known is not None:
+            check_rotation_matrix("Pose.from_matrix", "R", known)
+        return _at("from_matrix", quat_from_matrix(R), p)
 
     @classmethod
-    def from_rotation_vector(cls, r: Array, p: Array | None = None) -> "Pose":
+    def from_rotation_vector(cls, r: ArrayLike, p: ArrayLike | None = None) -> "Pose":
         """Pose turned by the rotation vector r [rad], shape (3, *b), with origin p (3, *b)."""
-        q = quat_from_rotation_vector(r)
-        return cls.rotation(q) if p is None else cls(p, q)
+        r = _numbers("from_rotation_vector", "r", r, (3,), measured="rad")
+        return _at("from_rotation_vector", quat_from_rotation_vector(r), p)
 
     @classmethod
     def about(cls, axis: ArrayLike, angle: ArrayLike) -> "Pose":
@@ -133,55 +146,56 @@ class Pose:
 
         A positive angle turns by the right-hand rule, here and in `about_x`, `about_y`, `about_z`.
         """
-        axis, angle = _direction(axis, angle)
+        axis, angle = _along_axis("about", axis, "angle", angle, measured="rad")
         s = jnp.sin(angle / 2)
-        return cls.rotation(stack(jnp.cos(angle / 2), s * axis[0], s * axis[1], s * axis[2]))
+        return _turned(stack(jnp.cos(angle / 2), s * axis[0], s * axis[1], s * axis[2]))
 
     @classmethod
     def about_x(cls, angle: ArrayLike) -> "Pose":
         """Rotation by `angle` [rad], (*b), about x."""
-        c, s, zero = _half_turn(angle)
-        return cls.rotation(stack(c, s, zero, zero))
+        c, s, zero = _half_turn("about_x", angle)
+        return _turned(stack(c, s, zero, zero))
 
     @classmethod
     def about_y(cls, angle: ArrayLike) -> "Pose":
         """Rotation by `angle` [rad], (*b), about y."""
-        c, s, zero = _half_turn(angle)
-        return cls.rotation(stack(c, zero, s, zero))
+        c, s, zero = _half_turn("about_y", angle)
+        return _turned(stack(c, zero, s, zero))
 
     @classmethod
     def about_z(cls, angle: ArrayLike) -> "Pose":
         """Rotation by `angle` [rad], (*b), about z."""
-        c, s, zero = _half_turn(angle)
-        return cls.rotation(stack(c, zero, zero, s))
+        c, s, zero = _half_turn("about_z", angle)
+        return _turned(stack(c, zero, zero, s))
 
     @classmethod
     def along(cls, axis: ArrayLike, distance: ArrayLike) -> "Pose":
         """Displacement by `distance` [m], (*b), along an axis (3, *b) of any length but 0."""
-        axis, d = _direction(axis, distance)
-        return cls.translation(stack(d * axis[0], d * axis[1], d * axis[2]))
+        axis, d = _along_axis("along", axis, "distance", distance)
+        return _moved(d * axis[0], d * axis[1], d * axis[2])
 
     @classmethod
     def along_x(cls, distance: ArrayLike) -> "Pose":
         """Displacement by `distance` [m], (*b), along x."""
-        d = _real(distance)
-        return cls.translation(stack(d, jnp.zeros_like(d), jnp.zeros_like(d)))
+        d = _numbers("along_x", "distance", distance)
+        return _moved(d, jnp.zeros_like(d), jnp.zeros_like(d))
 
     @classmethod
     def along_y(cls, distance: ArrayLike) -> "Pose":
         """Displacement by `distance` [m], (*b), along y."""
-        d = _real(distance)
-        return cls.translation(stack(jnp.zeros_like(d), d, jnp.zeros_like(d)))
+        d = _numbers("along_y", "distance", distance)
+        return _moved(jnp.zeros_like(d), d, jnp.zeros_like(d))
 
     @classmethod
     def along_z(cls, distance: ArrayLike) -> "Pose":
         """Displacement by `distance` [m], (*b), along z."""
-        d = _real(distance)
-        return cls.translation(stack(jnp.zeros_like(d), jnp.zeros_like(d), d))
+        d = _numbers("along_z", "distance", distance)
+        return _moved(jnp.zeros_like(d), jnp.zeros_like(d), d)
 
     @classmethod
-    def exp(cls, twist: Array) -> "Pose":
+    def exp(cls, twist: ArrayLike) -> "Pose":
         """Exponential of SE(3): pose reached in unit time at a constant body twist (6, *b)."""
+        twist = _numbers("exp", "twist", twist, (6,))
         v, w = twist[:3], twist[3:]
         _, _, c2, c3, _ = stumpff(dot(w, w))
         wv = cross(w, v)
@@ -317,20 +331,102 @@ def _twist_matrix(diagonal: Array, corner: Array) -> Array:
     return jnp.concatenate([upper, lower], axis=0)
 
 
-def _half_turn(angle: ArrayLike) -> tuple[Array, Array, Array]:
-    half = _real(angle) / 2
+def _moved(x: Array, y: Array, z: Array) -> Pose:
+    """Displacement by three components of shape (*b)."""
+    p = stack(x, y, z)
+    one, zero = jnp.ones_like(p[0]), jnp.zeros_like(p[0])
+    return Pose(p, stack(one, zero, zero, zero))
+
+
+def _turned(q: Array) -> Pose:
+    """Rotation about the origin."""
+    return Pose(jnp.zeros_like(q[1:]), q)
+
+
+def _at(call: str, q: Array, p: ArrayLike | None) -> Pose:
+    """Pose of an orientation (4, *b) with its origin at p (3, *b), or at that of the reference."""
+    if p is None:
+        return _turned(q)
+    p, q = _with_one_batch(call, (_numbers(call, "p", p, (3,)), 1), (q, 1))
+    return Pose(p, q)
+
+
+def _half_turn(call: str, angle: ArrayLike) -> tuple[Array, Array, Array]:
+    half = _numbers(call, "angle", angle, measured="rad") / 2
     return jnp.cos(half), jnp.sin(half), jnp.zeros_like(half)
 
 
-def _direction(axis: ArrayLike, amount: ArrayLike) -> tuple[Array, Array]:
-    """Unit axis and amount as arrays; Python numbers take the precision of what they meet."""
-    if not isinstance(axis, jax.Array):
-        axis = stack(*(_real(component) for component in axis))
-    return unit(axis), _real(amount)
+def _along_axis(
+    call: str, axis: ArrayLike, field: str, amount: ArrayLike, measured: str = ""
+) -> tuple[Array, Array]:
+    """Unit axis, and an amount along or about it."""
+    direction, known = _read(call, "axis", axis, (3,))
+    if known is not None and not known.any(axis=0).all():
+        raise ValueError(f"Pose.{call}: axis {brief(axis)} must not be zero; it is a direction")
+    read = _numbers(call, field, amount, measured=measured)
+    direction, read = _with_one_batch(call, (direction, 1), (read, 0))
+    return unit(direction), read
+
+
+def _with_one_batch(call: str, *parts: tuple[Array, int]) -> list[Array]:
+    """Arrays with the batch axes of all, each of which has all of them or none.
+
+    parts: each with its number of axes without batch axes
+    """
+    batches = [x.shape[rank:] for x, rank in parts]
+    batch = max(batches, key=len)
+    for shape in batches:
+        if shape and (
+            len(shape) != len(batch)
+            or any(1 != a != b != 1 for a, b in zip(shape, batch, strict=True))
+        ):
+            raise ValueError(
+                f"Pose.{call}: batch axes {shape} and {batch} differ; each argument has all of "
+                "them at the end or none"
+            )
+    return [expand_trailing(x, rank, len(batch)) for x, rank in parts]
+
+
+def _numbers(
+    call: str, field: str, value: ArrayLike, shape: tuple[int, ...] = (), measured: str = ""
+) -> Array:
+    """An argument of a constructor of `Pose` as a float array, shape (*shape, *b).
+
+    measured: "rad" for angles, of which degrees are asked about
+    """
+    array, known = _read(call, field, value, shape)
+    if measured and known is not None:
+        warn_of_unit(f"Pose.{call}", field, np.ravel(known), measured)
+    return array
+
+
+def _read(
+    call: str, field: str, value: ArrayLike, shape: tuple[int, ...]
+) -> tuple[Array, np.ndarray | None]:
+    """An argument as a float array (*shape, *b), and its numbers where they are known.
+
+    Python numbers take the precision of what they meet.
+
+    Raises: ValueError for another shape, and for numbers that are not finite.
+    """
+    plain = value
+    if shape and isinstance(value, (tuple, list)):
+        try:
+            value = stack(*(_real(x) for x in value))
+        except (TypeError, ValueError):
+            # What is wrong with it is told below.
+            pass
+        # Components may be arrays of several shapes.
+        plain = value if plain_numbers(plain) is None else plain
+    numbers = read_numbers(f"Pose.{call}", field, plain, shape, batched=True)
+    return _real(value), numbers if isinstance(numbers, np.ndarray) else None
 
 
 def _real(x: ArrayLike) -> Array:
-    return jnp.asarray(float(x) if isinstance(x, int) else x)
+    if isinstance(x, int):
+        return jnp.asarray(float(x))
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
 
 
 def _concatenate(linear: Array, angular: Array) -> Array:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from ..algebra.arguments import read_numbers
 from ..algebra.calls import public
 from ..algebra.options import check_switch, near_matches
 from ..algebra.pytree import replace
@@ -42,7 +43,6 @@ from .checks.values import (
     float_array,
     read_coordinates,
     read_names,
-    read_numbers,
     read_pose,
     read_velocity,
     stacked,

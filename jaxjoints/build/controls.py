@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.arguments import read_numbers
 from ..algebra.calls import public
 from ..algebra.compiler import is_traced
 from ..algebra.devices import on_several
@@ -25,7 +26,6 @@ from .checks.values import (
     read_by_name,
     read_coordinates,
     read_mapping,
-    read_numbers,
 )
 
 Values = Mapping[str, Any] | None

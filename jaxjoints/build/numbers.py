@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.arguments import read_numbers
 from ..algebra.calls import public
 from ..algebra.options import brief, near_matches
 from ..algebra.pytree import replace, struct
@@ -15,7 +16,7 @@ from ..model.groups import with_entry
 from ..model.system import System
 from .changes import law_name
 from .checks.changed import check_body_change
-from .checks.values import read_mapping, read_numbers
+from .checks.values import read_mapping
 
 # Kinds of elements that have numbers, as fields of `Topology`.
 KINDS = {

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..build.checks.values import precision, read_numbers
+from ..algebra.arguments import read_numbers
+from ..build.checks.values import precision
 from ..model.measures import coordinate_motion
 from ..model.state import Control, State
 from ..model.system import System

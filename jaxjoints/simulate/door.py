@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.arguments import read_numbers
 from ..algebra.compiler import is_traced
 from ..algebra.options import brief, check_kind
 from ..algebra.pytree import expand, replace
 from ..assembly.impulses import row_forces_sizes
 from ..assembly.layout import engagement_size
-from ..build.checks.values import precision, read_numbers
+from ..build.checks.values import precision
 from ..couplings.contact import DIRECTIONS
 from ..model.batch import batch_shape, check_records
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, State, control_ranks

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.arguments import read_numbers
 from ..algebra.calls import public
 from ..algebra.compiler import quickly
 from ..algebra.dense import multiply
 from ..algebra.options import brief, check_kind, check_switch, near_matches
 from ..algebra.pytree import expand, expand_trailing, map_trailing, static, struct
 from ..algebra.spatial import Pose, cross
-from ..build.checks.values import read_numbers
 from ..couplings.contact import DIRECTIONS
 from ..laws.law import Law
 from ..model.batch import check_records, read_out

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ...algebra.arguments import read_numbers
 from ...algebra.calls import warn
 from ...algebra.compiler import is_traced
-from .values import read_numbers
 
 
 def read_mass(owner: str, mass: Any, prescribed: bool) -> float | Array:

@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ...algebra.arguments import read_numbers
 from ...algebra.calls import warn
 from ...algebra.compiler import is_traced
 from ...algebra.options import check_switch, near_matches
@@ -15,7 +16,7 @@ from ...couplings.nonholonomic import extra_rows
 from ...laws.softness import AnySoftness, Compliance
 from ...model.system import WORLD
 from ..specs import BodySpec
-from .values import at_once, precision, read_numbers
+from .values import at_once, precision
 
 # Ratio of the masses of two bodies that a joint connects, above which a warning is given.
 MASS_RATIO = 1e6

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...algebra.arguments import read_numbers
 from ...algebra.compiler import is_traced
 from ...algebra.options import check_switch
 from ...algebra.pytree import replace
@@ -17,7 +18,7 @@ from ...laws.limits import Limits, Lock
 from ...laws.springs import SpringDamper
 from ...solve.forces import Hard
 from .joints import UNBOUNDED
-from .values import at_once, float_leaves, precision, read_numbers
+from .values import at_once, float_leaves, precision
 
 
 @at_once

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ...algebra.calls import warn
+from ...algebra.arguments import check_quaternion, check_rotation_matrix, read_numbers
 from ...algebra.compiler import is_traced, quickly, traces_constants
-from ...algebra.options import brief, near_matches, plain_numbers
+from ...algebra.options import brief, near_matches
 from ...algebra.pytree import replace
 from ...algebra.spatial import Pose, quat_from_matrix, quat_normalize
 
@@ -131,35 +131,6 @@ def common_batch(owner: str, shapes: Iterable[tuple[int, ...]]) -> tuple[int, ..
             "them at the end or none"
         )
     return batches[0] if batches else ()
-
-
-def read_numbers(
-    owner: str,
-    field: str,
-    value: Any,
-    shape: tuple[int, ...] = (),
-    *,
-    batched: bool = False,
-    finite: bool = True,
-) -> Any:
-    """Numbers of a required shape: a NumPy array of float64, or the traced array itself.
-
-    batched: batch axes may follow the required shape
-    finite: refuse infinities and NaN
-    """
-    try:
-        numbers = jnp.asarray(value) if is_traced(value) else plain_numbers(value)
-    except (TypeError, ValueError):
-        numbers = None
-    if numbers is None:
-        raise ValueError(f"{owner}: {field} {brief(value)} must be numbers of shape {shape}")
-    lead = numbers.shape[: len(shape)] if batched else numbers.shape
-    if lead != shape:
-        more = " (batch axes may follow)" if batched else ""
-        raise ValueError(f"{owner}: {field} has shape {numbers.shape}; it must be {shape}{more}")
-    if finite and not is_traced(numbers) and not np.isfinite(numbers).all():
-        raise ValueError(f"{owner}: {field} {value} must be finite")
-    return numbers
 
 
 @at_once
@@ -287,41 +258,19 @@ def _all_numbers(value: Any) -> bool:
 
 
 def _read_quaternion(owner: str, field: str, quaternion: Any, batched: bool) -> Array:
-    numbers = read_numbers(owner, f"{field} quaternion", quaternion, (4,), batched=batched)
+    field = f"{field} quaternion"
+    numbers = read_numbers(owner, field, quaternion, (4,), batched=batched)
     if not is_traced(quaternion):
-        length = np.linalg.norm(numbers, axis=0)
-        off = np.abs(length - 1).max()
-        if (length < 1e-9).any():
-            raise ValueError(f"{owner}: {field} quaternion {quaternion} must not be zero")
-        if off > 0.5:
-            raise ValueError(
-                f"{owner}: {field} quaternion {quaternion} must have length 1, w first; its "
-                f"length is off by {off:.3g}"
-            )
-        if off > 1e-3:
-            warn(
-                f"{owner}: {field} quaternion {quaternion} normalized, its length was off by "
-                f"{off:.3g}"
-            )
-        numbers = numbers / length
+        check_quaternion(owner, field, quaternion, numbers)
+        numbers = numbers / np.linalg.norm(numbers, axis=0)
     return _normalized(float_array(numbers))
 
 
 def _read_matrix(owner: str, field: str, matrix: Any, batched: bool) -> Array:
-    numbers = read_numbers(owner, f"{field} rotation matrix", matrix, (3, 3), batched=batched)
+    field = f"{field} rotation matrix"
+    numbers = read_numbers(owner, field, matrix, (3, 3), batched=batched)
     if not is_traced(matrix):
-        R = np.moveaxis(numbers, (0, 1), (-2, -1))
-        off = np.abs(np.swapaxes(R, -1, -2) @ R - np.eye(3)).max()
-        if off > 1e-4:
-            raise ValueError(
-                f"{owner}: {field} rotation matrix {numbers.tolist()} must be orthonormal; RᵀR is "
-                f"off the identity by {off:.3g}"
-            )
-        if (np.linalg.det(R) < 0).any():
-            raise ValueError(
-                f"{owner}: {field} rotation matrix {numbers.tolist()} is a reflection, its "
-                "determinant is -1; flip one axis"
-            )
+        check_rotation_matrix(owner, field, numbers)
     return _of_matrix(float_array(numbers))
 
 
