@@ -4,7 +4,8 @@ Components are the first axes and batch axes the last, as in `rotation`. A twist
 (6, *b), the linear part before the angular part. A `Pose` holds (3, *b) and (4, *b).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .arguments import check_quaternion, check_rotation_matrix, read_numbers
+from .compiler import is_traced
 from .dense import multiply as matvec
 from .dense import product as matmul
 from .options import brief, plain_numbers
@@ -100,10 +102,67 @@ class Pose:
     >>> T = Pose.along_x(1.0) @ Pose.about_z(jnp.pi / 2)
     >>> print(T.apply(jnp.array([2.0, 0.0, 0.0])).round(3))
     [1. 2. 0.]
+
+    Poses of a batch are taken by an index of its axes, as items of an array are: `poses[3]`,
+    `poses[..., 0]`, `poses[:5]`. Their number is `len(poses)`; a loop runs along the first batch
+    axis. With `body_poses` this is the axis of the bodies.
+
+    >>> for T in Pose.along_x(jnp.array([1.0, 2.0])):
+    ...     print(T.p)
+    [1. 0. 0.]
+    [2. 0. 0.]
     """
 
     p: Array
     q: Array
+
+    def __getitem__(self, index: Any) -> "Pose":
+        """Poses of a batch by an index of its axes, which stand behind the components.
+
+        Raises: IndexError for an index that the batch does not have, a single pose any.
+        """
+        batch = self._batch()
+        known = [np.asarray(x) if isinstance(x, list) else x for x in _as_tuple(index)]
+        if not is_traced(known):
+            # JAX takes the nearest item in place of one that there is not.
+            try:
+                np.broadcast_to(np.False_, batch)[tuple(known)]
+            except IndexError as error:
+                of = f"poses with the batch axes {batch}" if batch else "a single pose"
+                raise IndexError(f"index {index!r} of {of}: {error}") from None
+        place = (slice(None), *known)
+        return Pose(*(self._wide(x, batch)[place] for x in (self.p, self.q)))
+
+    def __len__(self) -> int:
+        """Number of poses along the first batch axis; TypeError for a single pose."""
+        batch = self._batch()
+        if not batch:
+            raise TypeError("a single Pose has no length; it has no batch axes")
+        return batch[0]
+
+    def __iter__(self) -> Iterator["Pose"]:
+        """The poses along the first batch axis; TypeError for a single pose."""
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        """True, also of a single pose, which has no length."""
+        return True
+
+    def _batch(self) -> tuple[int, ...]:
+        """Batch axes of both parts together; ValueError for what has other axes in front."""
+        p, q = np.shape(self.p), np.shape(self.q)
+        if p[:1] != (3,) or q[:1] != (4,):
+            raise ValueError(
+                f"Pose: its p and q have shapes {p} and {q}, not (3, …) and (4, …); poses with an "
+                "axis of time in front are taken by jax.tree.map(lambda x: x[i], poses)"
+            )
+        if p[1:] and q[1:]:
+            return np.broadcast_shapes(p[1:], q[1:])
+        return p[1:] or q[1:]
+
+    def _wide(self, x: Array, batch: tuple[int, ...]) -> Array:
+        """A part with all batch axes."""
+        return jnp.broadcast_to(expand_trailing(x, 1, len(batch)), (x.shape[0], *batch))
 
     @classmethod
     def identity(cls, shape: Sequence[int] = (), *, dtype=None) -> "Pose":
@@ -329,6 +388,10 @@ def _twist_matrix(diagonal: Array, corner: Array) -> Array:
     upper = jnp.concatenate([diagonal, corner], axis=1)
     lower = jnp.concatenate([jnp.zeros_like(diagonal), diagonal], axis=1)
     return jnp.concatenate([upper, lower], axis=0)
+
+
+def _as_tuple(index: Any) -> tuple:
+    return index if isinstance(index, tuple) else (index,)
 
 
 def _moved(x: Array, y: Array, z: Array) -> Pose:

@@ -231,7 +231,7 @@ def _standing(system: System, state: State) -> tuple[dict[str, Array], dict[str,
     coordinates, poses = joint_coordinates(mechanism, kinematics, state), body_poses(system, state)
     topology = system.topology
     q = {name: coordinates[system.coordinate(name)] for name in topology.joints}
-    return q, {name: Pose(poses.p[:, i], poses.q[:, i]) for i, name in enumerate(topology.bodies)}
+    return q, dict(zip(topology.bodies, poses, strict=True))
 
 
 # A method where users look for it, `system.state(q=…)`: a system knows nothing of what builds it.

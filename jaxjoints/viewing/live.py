@@ -12,7 +12,6 @@ from jax import Array
 
 from ..algebra.calls import public
 from ..algebra.pytree import replace
-from ..algebra.spatial import Pose
 from ..model.measures import body_poses, coordinates
 from ..model.state import Control, State
 from ..model.system import WORLD_INDEX, System
@@ -246,12 +245,8 @@ def _aiming(state: State, inputs: Inputs) -> Control:
 
 def _posed(system: System, state: State, joints: list[str], q: Array) -> State:
     """The state at rest at coordinates q of some joints, closed; bodies that float stay there."""
-    poses = body_poses(system, state)
-    free = {
-        name: Pose(poses.p[:, i], poses.q[:, i])
-        for i, name in enumerate(system.topology.bodies)
-        if i in _roots(system)
-    }
+    poses, roots = body_poses(system, state), _roots(system)
+    free = {name: poses[i] for i, name in enumerate(system.topology.bodies) if i in roots}
     near = system.state(q={name: q[system.coordinate(name)] for name in joints}, pose=free)
     near = replace(near, time=state.time)
     return jax.lax.fori_loop(0, CLOSING, lambda _, x: project(system, x, iterations=1), near)

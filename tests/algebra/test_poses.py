@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxjoints as jj
 from jaxjoints import Pose, UnitWarning
 from support.refusals import refused
 
@@ -127,3 +128,55 @@ def test_traced_numbers_pass():
     # Constants of a program are checked.
     with refused("Pose.about_z", "finite"):
         jax.jit(lambda x: Pose.about_z(NAN).p + x)(0.0)
+
+
+def test_poses_of_a_batch_are_taken_as_items_of_an_array():
+    angles = jnp.arange(20.0).reshape(5, 4) / 20
+    poses = Pose.about_z(angles) @ Pose.along_x(1 + angles)
+    T = lambda angle: Pose.about_z(angle) @ Pose.along_x(1 + angle)  # noqa: E731
+    for index in (3, -1, (..., 0), (2, 3), slice(1, 4), (slice(None), 1), [0, 2], (None, 1)):
+        place = np.array(index) if isinstance(index, list) else index
+        assert_same(poses[index], T(angles[place]))
+    assert_same(poses[angles > 0.5], T(angles[angles > 0.5]))
+    assert_same(jax.jit(lambda poses, i: poses[i, 1])(poses, 2), T(angles[2, 1]))
+    assert len(poses) == 5 and len(poses[3]) == 4
+    for row, several in zip(angles, poses, strict=True):
+        assert_same(several, T(row))
+
+
+def test_parts_that_a_batch_shares_are_taken_with_the_others():
+    poses = Pose(jnp.arange(15.0).reshape(3, 5), Pose.about_z(0.3).q)
+    assert_same(poses[2], Pose(poses.p[:, 2], poses.q))
+    poses = Pose.from_rotation_vector(jnp.zeros((3, 5)), (1, 2, 3))
+    assert_same(poses[4], Pose.translation((1, 2, 3)))
+
+
+def test_an_index_that_is_none_of_the_batch_is_refused():
+    poses = Pose.along_x(jnp.zeros(3))
+    for index in (3, -4, (0, 0), 1.5, [0, 3]):
+        with pytest.raises(IndexError, match=r"of poses with the batch axes \(3,\)"):
+            poses[index]
+    one = Pose.identity()
+    with pytest.raises(IndexError, match="index 0 of a single pose"):
+        one[0]
+    with pytest.raises(TypeError, match="a single Pose has no length"):
+        len(one)
+    with pytest.raises(TypeError, match="a single Pose has no length"):
+        list(one)
+    assert one
+    recorded = Pose(jnp.zeros((7, 3, 2)), jnp.zeros((7, 4, 2)))
+    with refused("(7, 3, 2)", "time in front", "x[i]"):
+        recorded[0]
+
+
+def test_bodies_are_taken_from_their_poses():
+    world = jj.SystemBuilder()
+    for name, x in (("a", 1.0), ("b", 2.0)):
+        world.body(name, mass=1.0, inertia=(1.0, 1.0, 1.0), pose=(x, 0.0, 0.0))
+    system, state = world.build()
+    poses = jj.body_poses(system, state)
+    assert_same(poses[system.body("b")], Pose.along_x(2.0))
+    assert [float(T.p[0]) for T in poses] == [1.0, 2.0]
+    wide = jj.body_poses(system, jj.replicate(state, 3))
+    assert_same(wide[system.body("b"), 2], Pose.along_x(2.0))
+    assert len(jax.tree.leaves(poses)) == 2

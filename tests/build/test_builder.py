@@ -77,7 +77,7 @@ def one_joint(coupling, **options):
 def relative(joint, system, state, q):
     """T_CD of the joint of `one_joint`."""
     poses = body_poses(system, state)
-    a, b = (Pose(poses.p[:, i], poses.q[:, i]) for i in range(2))
+    a, b = (poses[i] for i in range(2))
     return (a @ joint.frame_D).inverse() @ (b @ joint.frame_C)
 
 
@@ -127,7 +127,7 @@ def test_start_by_coordinates_equals_start_by_poses(pendulum):
     names = pendulum.topology.bodies
     again = pendulum.state(
         q={"elbow": 7.0},  # says which turn
-        pose={n: Pose(poses.p[:, i], poses.q[:, i]) for i, n in enumerate(names)},
+        pose={n: poses[i] for i, n in enumerate(names)},
         velocity={
             n: jnp.concatenate([origins[:, i], state.omega[:, i]]) for i, n in enumerate(names)
         },
@@ -153,7 +153,7 @@ def test_parent_is_placed_from_its_child(coupling):
     pose, i = poses_of(system, state), system.body("b")
     arm = pose.rotate(-system.com)
     velocity = state.velocity + jnp.cross(state.omega, arm, axis=0)
-    b = {"b": Pose(pose.p[:, i], pose.q[:, i])}
+    b = {"b": pose[i]}
     moving = {"b": jnp.concatenate([velocity[:, i], state.omega[:, i]])}
     assert_close(system.state(q={"j": q}, qd={"j": qd}, pose=b, velocity=moving), state, 1024)
 

@@ -111,7 +111,7 @@ def test_axis_and_anchor_of_odes_hinge():
 
 def link(system, state, info):
     poses = jj.body_poses(system, state)
-    return jj.Pose(poses.p[:, 0], poses.q[:, 0])
+    return poses[0]
 
 
 def box_residuals(system, start, motion, dt, values, follow):

@@ -22,10 +22,6 @@ MASS, INERTIA = 1.3, (0.1, 0.2, 0.15)
 PIVOT = (0.2, 0.0, 0.0)
 
 
-def body(poses, i):
-    return jj.Pose(poses.p[:, i], poses.q[:, i])
-
-
 @jj.struct
 class Pin(jj.Constraint):
     """RBDL's pin: two points coincide, an axis of the second stays normal to two of the first."""
@@ -37,9 +33,8 @@ class Pin(jj.Constraint):
     position_rows: ClassVar[int] = 5
 
     def position(self, poses, t):
-        ground = poses.p.shape[1] == 1
-        A = jj.Pose.identity(dtype=poses.p.dtype) if ground else body(poses, 0)
-        B = body(poses, poses.p.shape[1] - 1)
+        A = jj.Pose.identity(dtype=poses.p.dtype) if len(poses) == 1 else poses[0]
+        B = poses[-1]
         gap = A.rotate_inverse(B.apply(self.second) - A.apply(self.first))
         axis = B.rotate(self.axis)
         tilt = [jnp.dot(A.rotate(self.across[i]), axis)[None] for i in range(2)]
@@ -59,7 +54,7 @@ class OnPath(jj.Constraint):
     def position(self, poses, t):
         s, c = jnp.sin(self.rate * t), jnp.cos(self.rate * t)
         path = self.centre + self.size * jnp.stack([s, c, s * c])
-        return body(poses, 0).apply(self.point) - path
+        return poses[0].apply(self.point) - path
 
 
 @jj.struct

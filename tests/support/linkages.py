@@ -63,7 +63,7 @@ def points_at(system, state, bodies):
     poses, found = jj.body_poses(system, state), {}
     for body, points in bodies.items():
         b = system.body(body)
-        pose = jj.Pose(poses.p[:, b], poses.q[:, b])
+        pose = poses[b]
         for name, (x, z) in points.items():
             found[name] = pose.apply(jnp.array([x, 0.0, z]))[::2]
     return found
