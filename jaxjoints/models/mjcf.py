@@ -125,7 +125,8 @@ def load_mjcf(
         and exclude say so, and each other where a `<pair>` says so, with its numbers; "all": all
         geoms each other, which is slow where there are many. Kinds that have no gap function (see
         `shapes.touches`) do not touch. A mesh touches with its convex hull of 64 vertices at most,
-        and below a height field there is no base
+        and below a height field there is no base. `gap` means what it means to the MuJoCo that is
+        installed: since 3.9 nothing to the motion, before 3.9 geoms push within margin - gap
     merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
     laws: as in `load_urdf`; a ball joint has the coordinates 0 to 2. A joint that the file has a
         servo for has two with one of `laws`, and one target from `Control.target` for both

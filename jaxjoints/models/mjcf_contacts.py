@@ -13,6 +13,9 @@ from .mechanism import Assembly
 from .mjcf_softness import LEAST, spring_of
 from .touching import read_hull
 
+# Versions of MuJoCo from which on the margins of two geoms are added, where the larger one counted,
+# and contacts within the gap, which have no force, lie beyond the margin, where they lay within.
+ADDED_MARGINS, GAP_BEYOND_MARGIN = (3, 5), (3, 9)
 # No less friction is in contacts of MuJoCo.
 LEAST_FRICTION = 1e-5
 
@@ -168,8 +171,9 @@ class _Contacts:
     def _surface(self, one: int, other: int) -> dict[str, Any]:
         """Friction and softness of what two geoms touch with, for `SystemBuilder.contact`."""
         m, pair = self.m, [one, other]
-        # Geoms touch where their distance is the sum of their margins.
-        margin = float(self.m.geom_margin[one] + self.m.geom_margin[other])
+        both = np.array([[x[one], x[other]] for x in (m.geom_margin, m.geom_gap)], float)
+        added = self._version() >= ADDED_MARGINS
+        margin = self._reach(*(both.sum(axis=1) if added else both.max(axis=1)))
         first, second = (int(m.geom_priority[x]) for x in pair)
         if first != second:
             # Of two geoms the one of higher priority counts.
@@ -193,8 +197,17 @@ class _Contacts:
         """The same of a `<pair>`, which has numbers of its own."""
         m = self.m
         geoms = int(m.pair_geom1[i]), int(m.pair_geom2[i])
-        softness = m.pair_solref[i], m.pair_solimp[i], float(m.pair_margin[i])
+        margin = self._reach(float(m.pair_margin[i]), float(m.pair_gap[i]))
+        softness = m.pair_solref[i], m.pair_solimp[i], margin
         return self._contact(*geoms, m.pair_friction[i], int(m.pair_dim[i]), *softness)
+
+    def _reach(self, margin: float, gap: float) -> float:
+        """Distance below which MuJoCo lets two geoms push each other [m]."""
+        return float(margin if self._version() >= GAP_BEYOND_MARGIN else margin - gap)
+
+    def _version(self) -> tuple[int, ...]:
+        """Version of the MuJoCo that is installed, its first two numbers."""
+        return tuple(int(x) for x in self.reader.mujoco.__version__.split(".")[:2])
 
     def _contact(
         self,

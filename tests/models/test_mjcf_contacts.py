@@ -142,3 +142,37 @@ def test_what_contacts_have_besides_is_told():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_mjcf(text, contacts=True)
+
+
+GAPS = """<mujoco><option gravity="0 0 0"/><worldbody>
+  <geom name="floor" type="plane" size="1 1 1" margin="0.01" gap="0.004"/>
+  <body name="ball" pos="0 0 1"><freejoint/>
+    <geom name="ball" size="0.1" mass="1" margin="0.02" gap="0.006"/></body>
+  </worldbody><contact>{pair}</contact></mujoco>"""
+OF_PAIR = '<pair geom1="floor" geom2="ball" margin="0.015" gap="0.007"/>'
+
+
+@pytest.mark.parametrize(("pair", "margin", "gap"), [("", 0.03, 0.01), (OF_PAIR, 0.015, 0.007)])
+def test_geoms_with_a_gap_push_where_they_do_in_mujoco(pair, margin, gap):
+    text = GAPS.format(pair=pair)
+    m = mujoco.MjModel.from_xml_string(text)
+    d = mujoco.MjData(m)
+    heights = 0.1 + margin + gap * np.array([-2.0, -0.5, 0.5])
+    pushed = []
+    for height in heights:
+        d.qpos[2] = height
+        mujoco.mj_forward(m, d)
+        pushed.append(bool(d.qacc[2] > 0))
+        if height == heights[0]:
+            # The distance below which MuJoCo lets them push.
+            nearest = float(d.contact[0].includemargin)
+    assert pushed[0] and not pushed[2]
+    system, _ = load_mjcf(text, contacts=True, strict=True).build()
+    lower = float(system.contact("ball on floor").laws[0].lower)
+    assert lower == pytest.approx(nearest, abs=1e-12)
+    place = np.zeros((3, 3))
+    place[2] = heights
+    with pytest.warns(UserWarning, match="'ball on floor': its gap starts at"):
+        states = system.state(pose={"ball": place})
+    acceleration = jj.dynamics.accelerations(system, states).linear[2, 0]
+    assert (np.asarray(acceleration) > 0).tolist() == pushed
