@@ -286,7 +286,7 @@ class SystemBuilder:
             for bound in ("lower", "upper", "target", "value", "rest"):
                 number = getattr(law, bound, None)
                 what = f"{type(law).__name__} {bound}"
-                warn_of_units(owner, what, coupling, number, law.coordinate)
+                warn_of_units(owner, what, coupling, number, [law.coordinate])
         self._notes += coupling_notes + law_notes + notes_on_turns(owner, coupling, laws)
         self._lenient += [owner] if allow_active else []
         warn_of_one_component(owner, coupling, laws)

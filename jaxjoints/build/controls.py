@@ -21,11 +21,13 @@ from ..model.system import System
 from .changes import ADD_LAW
 from .checks.units import warn_of_units
 from .checks.values import (
+    Stated,
     common_batch,
+    coordinate_named,
     precision,
     read_by_name,
-    read_coordinates,
     read_mapping,
+    read_stated,
 )
 
 Values = Mapping[str, Any] | None
@@ -56,7 +58,10 @@ def control_by_name(
         all prescribed bodies
 
     The entry of a joint is a number or has shape (dof, *batch), the entry of a transmission is a
-    number or has shape (values, *batch), the entry of a body has shape (6, *batch).
+    number or has shape (values, *batch), the entry of a body has shape (6, *batch). One coordinate
+    of a joint of several is named with its number, `effort={"hip.1": 2.0}`, and one value of a
+    transmission likewise; its entry is a number or has shape (*batch). The others of the joint are
+    as those of a joint that is left out.
 
     Raises: ValueError for unknown names and wrong shapes; for a target of a joint or transmission
         without a law that has a target; for a missing target where two drives on one coordinate
@@ -73,13 +78,9 @@ def control_by_name(
         raise ValueError(f"twist: the prescribed bodies {missing} are missing; give all of them")
     joints, transmissions = _joints(system), _transmissions(system)
     targets, target_speeds = (
-        _targets(field, values, joints, transmissions)
-        for field, values in (("target", target), ("target_speed", target_speed))
+        _targets(system, field, values, joints, transmissions, rate)
+        for field, values, rate in (("target", target, ""), ("target_speed", target_speed, "/s"))
     )
-    for field, values, rate in (("target", target, ""), ("target_speed", target_speed, "/s")):
-        for name in (name for name in values or {} if name in joints.sizes):
-            coupling = system.joint(name).coupling
-            warn_of_units(f"joint {name!r}", field, coupling, values[name], rate=rate)
     return Control(
         effort=_efforts(effort, joints, transmissions),
         wrench=_six_vectors("wrench", wrench, topology.bodies),
@@ -123,36 +124,34 @@ class _Elements:
             for j, start in zip(group.members, group.start, strict=True)
         }
 
-    def follows(self, name: str, field: str) -> bool:
+    def follows(self, name: str | None, field: str) -> bool:
         """Whether an element of this name has a law with a "target" or "target_speed"."""
-        if name not in self.sizes:
+        if name is None:
             return False
         j = self.names.index(name)
         (group,) = (group for group, _ in self.groups if j in group.members)
         return any(field in law.aims for law in group.laws)
 
-    def read(self, field: str, values: Mapping[str, Any]) -> dict[str, Array]:
-        """Values by the name of an element, each of shape (size, *batch)."""
+    def read(self, field: str, values: Mapping[str, Any]) -> dict[str, Stated]:
+        """Values by the name of an element."""
+        return read_stated(field, values, self.kind, self.sizes)
 
-        def read(owner, name, value):
-            return read_coordinates(owner, field, value, self.sizes[name])
-
-        return read_by_name(field, values, self.kind, self.sizes, read)
+    def named(self, name: Any) -> str | None:
+        """The element that a name speaks of, which may be that of one coordinate; None for none."""
+        known = coordinate_named(name, self.sizes)
+        return None if known is None else known[0]
 
     def vector(
         self,
         field: str,
-        by_name: Mapping[str, Array],
+        by_name: Mapping[str, Stated],
         defaults: Sequence[tuple[Any, Array]] = (),
     ) -> Array:
         """The flat vector (length, *batch) of values of elements, 0 for all others.
 
         defaults: indices in the flat vector and the values there, of elements that are left out
         """
-        stated = [
-            (slice(self.places[name], self.places[name] + self.sizes[name]), value)
-            for name, value in by_name.items()
-        ]
+        stated = [(_places(self.places[name], x.at), x.value) for name, x in by_name.items()]
         return _filled(field, (self.length,), [*defaults, *stated])
 
 
@@ -172,77 +171,100 @@ def _efforts(values: Values, joints: _Elements, transmissions: _Elements) -> Arr
     if values is None:
         return None
     for name in values:
-        if name in transmissions.sizes and name not in joints.sizes:
+        if joints.named(name) is None and (element := transmissions.named(name)) is not None:
             raise ValueError(
-                f"effort: {name!r} is a transmission; give the efforts of its joints, each the "
+                f"effort: {element!r} is a transmission; give the efforts of its joints, each the "
                 "force times the derivative of the value by the coordinate"
             )
     return joints.vector("effort", joints.read("effort", values))
 
 
 def _targets(
-    field: str, values: Values, joints: _Elements, transmissions: _Elements
+    system: System,
+    field: str,
+    values: Values,
+    joints: _Elements,
+    transmissions: _Elements,
+    rate: str,
 ) -> tuple[Array | None, Array | None]:
     """Targets as flat vectors (coordinates, *batch) of joints and (values, *batch) of
     transmissions; what is left out keeps the targets of its laws. None for a kind of which none is
     named; without any names, joints have a vector.
 
-    field: "target" or "target_speed"
+    field: "target" or "target_speed"; rate: "" or "/s", of its unit
     """
     if values is None:
         return None, None
-    to_transmissions = {}
+    to_joints, to_transmissions = {}, {}
     for name, value in values.items():
-        if transmissions.sizes and name not in (known := {**joints.sizes, **transmissions.sizes}):
-            hint = near_matches(name, known)
+        joint, transmission = joints.named(name), transmissions.named(name)
+        if transmissions.sizes and joint is None and transmission is None:
+            hint = near_matches(str(name), {**joints.sizes, **transmissions.sizes})
             raise ValueError(f"{field}: there is no joint or transmission {name!r}; {hint}")
-        if not transmissions.follows(name, field):
-            continue
-        if joints.follows(name, field):
+        follows = transmissions.follows(transmission, field)
+        if follows and joints.follows(joint, field):
             raise ValueError(
                 f"{field}: {name!r} is a joint and a transmission, and laws of both follow a "
                 f"{field}; rename one"
             )
-        to_transmissions[name] = value
-    rest = {name: value for name, value in values.items() if name not in to_transmissions}
-    for name in rest:
-        if name in transmissions.sizes and name not in joints.sizes:
-            raise _without_drive(transmissions.kind, name, field)
+        if transmission is not None and joint is None and not follows:
+            raise _without_drive(f"{transmissions.kind} {transmission!r}", field)
+        (to_transmissions if follows else to_joints)[name] = value
+    of_joints = joints.read(field, to_joints)
+    for name, stated in of_joints.items():
+        coupling = system.joint(name).coupling
+        warn_of_units(f"joint {name!r}", field, coupling, stated.value, stated.at, rate)
+    of_transmissions = transmissions.read(field, to_transmissions)
     return (
-        _targets_of(joints, field, rest) if rest or not values else None,
-        _targets_of(transmissions, field, to_transmissions) if to_transmissions else None,
+        _targets_of(joints, field, of_joints) if to_joints or not values else None,
+        _targets_of(transmissions, field, of_transmissions) if to_transmissions else None,
     )
 
 
-def _targets_of(elements: _Elements, field: str, values: Mapping[str, Any]) -> Array:
+def _targets_of(elements: _Elements, field: str, by_name: Mapping[str, Stated]) -> Array:
     """Targets of joints or of transmissions as a flat vector."""
-    by_name = elements.read(field, values)
     defaults: list[tuple[Any, Array]] = []
     for group, _ in elements.groups:
         names = [elements.names[j] for j in group.members]
-        left_out = [i for i, name in enumerate(names) if name not in by_name]
+        stated = [by_name[name].at if name in by_name else () for name in names]
         drives = [law for law in group.laws if field in law.aims]
-        for name in (name for name in names if name in by_name and not drives):
-            raise _without_drive(elements.kind, name, field)
-        if not left_out:
-            continue
         driven = [law.coordinate for law in drives]
-        for coordinate in {c for c in driven if driven.count(c) > 1}:
-            raise ValueError(
-                f"{elements.kind} {names[left_out[0]]!r}: coordinate {coordinate} has several "
-                f"drives with a {field} of their own, of which a control has one; give it too"
-            )
+        for name, at in zip(names, stated, strict=True):
+            if name in by_name and not drives:
+                raise _without_drive(f"{elements.kind} {name!r}", field)
+            if len(at) < elements.sizes[name]:
+                for k in (k for k in at if k not in driven):
+                    raise _without_drive(f"{elements.kind} '{name}.{k}'", field)
         for law in drives:
+            left_out = [i for i, at in enumerate(stated) if law.coordinate not in at]
+            if not left_out:
+                continue
+            if driven.count(law.coordinate) > 1:
+                raise ValueError(
+                    f"{elements.kind} {names[left_out[0]]!r}: coordinate {law.coordinate} has "
+                    f"several drives with a {field} of their own, of which a control has one; "
+                    "give it too"
+                )
             indices = np.array(group.start)[left_out] + law.coordinate
             built_with = jnp.asarray(getattr(law, law.aims[field]))
             defaults.append((indices, built_with[np.array(left_out)]))
     return elements.vector(field, by_name, defaults)
 
 
-def _without_drive(kind: str, name: str, field: str) -> ValueError:
+def _places(start: int, at: Sequence[int]) -> slice | np.ndarray:
+    """Indices of coordinates of an element in a flat vector: a slice where they are in a row, which
+    costs less.
+    """
+    if list(at) == list(range(at[0], at[0] + len(at)) if at else ()):
+        first = start + (at[0] if at else 0)
+        return slice(first, first + len(at))
+    return start + np.array(at)
+
+
+def _without_drive(owner: str, field: str) -> ValueError:
     return ValueError(
-        f"{kind} {name!r}: no law of it follows a {field}; one that does, such as `Servo`, is "
-        f"added {ADD_LAW}"
+        f"{owner}: no law of it follows a {field}; one that does, such as `Servo`, is added "
+        f"{ADD_LAW}"
     )
 
 

@@ -1,5 +1,6 @@
 """`System.state`: a start state, in which joints place the bodies by their coordinates."""
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.arguments import read_numbers
 from ..algebra.calls import public, warn
 from ..algebra.compiler import is_traced, quickly
 from ..algebra.dense import inverse, multiply, multiply_transposed
@@ -38,11 +40,12 @@ from ..model.state import STATE_RANKS, State
 from ..model.system import WORLD_INDEX, System
 from .checks.units import warn_of_units
 from .checks.values import (
+    Stated,
     common_batch,
     precision,
     read_by_name,
-    read_coordinates,
     read_pose,
+    read_stated,
     read_velocity,
 )
 
@@ -60,6 +63,7 @@ def start_state(
     qd: Mapping[str, Any] | None = None,
     pose: Mapping[str, Any] | None = None,
     velocity: Mapping[str, Any] | None = None,
+    time: Any = None,
     start: State | None = None,
     rough: bool = False,
 ) -> State:
@@ -74,12 +78,18 @@ def start_state(
        frame, or where it stands in `start`. Its joints place further bodies from there.
     4. A joint that closes a loop gets the coordinates that follow from the poses of its two bodies.
 
-    q, qd: coordinates [m or rad] of a joint and their speeds, a number or shape (dof, *batch). For
-        a joint of step 4, q chooses the turn in which an angle is counted
+    q, qd: coordinates [m or rad] of a joint and their speeds, by its name, a number or shape (dof,
+        *batch). `q={"hip.1": 0.3}` gives one coordinate of a joint of several, by its number from
+        0, a number or shape (*batch); the others are as where the joint is left out. For a joint
+        of step 4, q chooses the turn in which an angle is counted
     pose: of the body frame in the world, in one of the forms of `SystemBuilder.body`, with any
         batch axes at the end
     velocity: linear velocity of the body frame's origin, then angular velocity, world axes [m/s,
         rad/s], shape (6, *batch); it replaces the speeds of the joint that places the body
+    time: of the state [s], a number or shape (*batch); that of `start` where it is left out, and 0
+        without `start`. Joints and constraints that depend on time stand as they do then, and a
+        rollout goes on from it: controllers, fields and records read it in `State.time`. Controls
+        that are arrays begin with their first entry at any time
     start: a state of the system, such as the state of `build`; coordinates without q keep its
         values: `system.state(q={"elbow": 0.3}, start=state)` moves the elbow alone. Joints that
         follow the elbow through a transmission or a loop need q too, or
@@ -99,11 +109,7 @@ def start_state(
     dofs = {name: end.dof for name, end in zip(topology.joints, ends, strict=True)}
     bodies = topology.body_index
 
-    def coordinates_of(field):
-        return lambda owner, name, value: read_coordinates(owner, field, value, dofs[name])
-
-    q = read_by_name("q", q, "joint", dofs, coordinates_of("q"))
-    qd = read_by_name("qd", qd, "joint", dofs, coordinates_of("qd"))
+    q, qd = (read_stated(field, x, "joint", dofs) for field, x in (("q", q), ("qd", qd)))
     pose = read_by_name(
         "pose", pose, "body", bodies, lambda owner, _, T: read_pose(owner, "pose", T, batched=True)
     )
@@ -112,10 +118,14 @@ def start_state(
         lambda owner, _, v: read_velocity(owner, v, batched=True),
     )
     before, stands = _read_start(system, start)
+    if time is None:
+        time = 0.0 if start is None else start.time
+    time = read_numbers("state", "time", time, batched=True).astype(precision())
     values = [*q.values(), *qd.values(), *velocity.values(), *pose.values(), before, stands]
-    batch = _batch(system, values)
+    batch = common_batch("state", [_batch(system, values), time.shape])
     axes = len(batch)
     wide = expand(system, list(topology.ranks), axes)
+    time = expand_trailing(time, 0, axes)
     q, qd, pose, velocity, before, stands = (
         {n: jax.tree.map(lambda x: expand_trailing(x, 1, axes), v) for n, v in values.items()}
         for values in (q, qd, pose, velocity, before, stands)
@@ -125,9 +135,9 @@ def start_state(
     records = [read.joint(name) for name in topology.joints]
     joints = [(record.coupling, record.frame_C, record.frame_D) for record in records]
     for field, values, rate in (("q", q, ""), ("qd", qd, "/s")):
-        for name, value in values.items():
+        for name, stated in values.items():
             coupling = records[topology.joints.index(name)].coupling
-            warn_of_units(f"joint {name!r}", field, coupling, value, rate=rate)
+            warn_of_units(f"joint {name!r}", field, coupling, stated.value, stated.at, rate)
 
     still = np.zeros((6,) + (1,) * axes, precision())
     parallel = np.zeros_like(still[:4])
@@ -151,12 +161,13 @@ def start_state(
     for branch in branches:
         j, joint = branch.joint, topology.joints[branch.joint]
         zero = np.zeros((ends[j].dof,) + (1,) * axes, precision())
-        coordinates[j] = q.get(joint, before.get(joint, zero))
+        coordinates[j] = _with(q.get(joint), before.get(joint, zero))
         placed = _placed(
             *joints[j],
             coordinates[j],
-            qd.get(joint, zero),
+            _with(qd.get(joint), zero),
             motions[branch.base],
+            time,
             forward=branch.side == 0,
             batch=axes,
         )
@@ -170,24 +181,28 @@ def start_state(
     for joint in () if rough else qd:
         if joint not in driven:
             raise ValueError(
-                f"joint {joint!r}: qd {qd[joint]} has no effect, its bodies move as they are given "
-                "or as other joints say; leave it out"
+                f"joint {joint!r}: qd {qd[joint].value} has no effect, its bodies move as they are "
+                "given or as other joints say; leave it out"
             )
     for j, (joint, end) in enumerate(zip(topology.joints, ends, strict=True)):
         kind, between = type(joints[j][0]).__name__, (motions[end.child], motions[end.parent])
         if j not in coordinates:
-            near = q.get(joint, before.get(joint))
-            coordinates[j], *gap = _closed(*joints[j], *between, near, batch=axes)
+            near = before.get(joint)
+            if joint in q:
+                zero = np.zeros((end.dof,) + (1,) * axes, precision())
+                near = _with(q[joint], zero if near is None else near)
+            coordinates[j], *gap = _closed(*joints[j], *between, near, time, batch=axes)
             if not rough:
                 _check_closed(joint, kind, coordinates[j], q.get(joint), *gap)
         if joints[j][0].velocity_rows and not rough:
-            slip, size = _slip(*joints[j], *between, batch=axes)
+            slip, size = _slip(*joints[j], *between, time, batch=axes)
             _warn_of_slip(joint, kind, slip, size)
 
     state = _start(
         [motions[i] for i in range(len(bodies))],
         [coordinates[j] for j in range(len(ends))],
         system,
+        time,
         batch=batch,
     )
     if state.engagement.size:
@@ -197,6 +212,11 @@ def start_state(
         _warn_of_transmissions(system, state)
         _warn_of_constraints(system, state)
     return state
+
+
+def _with(stated: Stated | None, others: Array) -> Array:
+    """Coordinates of a joint: those that are given, and `others` in place of the rest."""
+    return others if stated is None else stated.within(others)
 
 
 def _read_start(system: System, start: State | None) -> tuple[dict[str, Array], dict[str, Pose]]:
@@ -292,14 +312,14 @@ class _Ends:
 
 
 @partial(quickly, static_argnames=("forward", "batch"))
-def _placed(coupling, frame_C, frame_D, q, qd, other, *, forward, batch):
+def _placed(coupling, frame_C, frame_D, q, qd, other, time, *, forward, batch):
     """Pose and twist of a body (body axes, at its origin) that a joint places.
 
     other: pose and twist of the joint's other body
     forward: the placed body is the child
     """
     with jax.default_matmul_precision("highest"):
-        T, v = map_trailing(_relative_motion, batch, coupling, q, qd)
+        T, v = map_trailing(_relative_motion, batch, coupling, q, qd, time)
     link = frame_D @ T @ frame_C.inverse()
     v = transform_twist(frame_C.inverse(), v)
     if not forward:
@@ -308,19 +328,21 @@ def _placed(coupling, frame_C, frame_D, q, qd, other, *, forward, batch):
     return (pose @ link).normalized(), transform_twist(link, twist) + v
 
 
-def _relative_motion(coupling: Coupling, q: Array, qd: Array) -> tuple[Pose, Array]:
-    """T_CD and v_CD of one joint without error, at coordinates q and speeds qd."""
+def _relative_motion(coupling: Coupling, q: Array, qd: Array, t: Array) -> tuple[Pose, Array]:
+    """T_CD and v_CD of one joint without error, at coordinates q, speeds qd and the time t."""
     if isinstance(coupling, Residual):
-        # The allowed poses may change with time: φ̇ = G v + ∂φ/∂t = 0.
-        T = coupling.pose(q)
-        rows = coupling.rows(T, q, jnp.zeros((), q.dtype))
+        # The allowed poses may change with time: φ̇ = G v + ∂φ/∂t = 0. A closed form that does not
+        # leaves the time out.
+        timed = "t" in inspect.signature(coupling.pose).parameters
+        T = coupling.pose(q, t) if timed else coupling.pose(q)
+        rows = coupling.rows(T, q, t)
         return T, multiply(inverse(rows.W), jnp.concatenate([-rows.drift, qd]))
     T, rate = jax.jvp(coupling.pose, (q,), (qd,))
     return T, twist_of(T, rate)
 
 
 @partial(quickly, static_argnames="batch")
-def _closed(coupling, frame_C, frame_D, child, parent, q, *, batch):
+def _closed(coupling, frame_C, frame_D, child, parent, q, time, *, batch):
     """Coordinates of a joint between two placed bodies, its largest error [m or rad] and rate of
     an error, and the largest component of the positions of C and D in the world [m] and of v_CD.
 
@@ -331,32 +353,34 @@ def _closed(coupling, frame_C, frame_D, child, parent, q, *, batch):
     T = D.inverse() @ C
     v = transform_twist(frame_C, child[1]) - transform_twist(frame_D @ T, parent[1])
 
-    def closed(coupling, T, v, *near):
-        start = near[0] if near else jax.lax.stop_gradient(coupling.coordinates(T))
-        rows = coupling.rows(T, start, jnp.zeros((), T.p.dtype))
+    def closed(coupling, T, v, t, *near):
+        start = near[0] if near else jax.lax.stop_gradient(coupling.coordinates(T, None, t))
+        rows = coupling.rows(T, start, t)
         rate = multiply(rows.W[: 6 - coupling.dof], v) + rows.drift
         return rows.q, *(jnp.max(jnp.abs(x), initial=0.0) for x in (rows.error, rate))
 
     with jax.default_matmul_precision("highest"):
-        value, *gap = map_trailing(closed, batch, coupling, T, v, *(() if q is None else (q,)))
+        near = () if q is None else (q,)
+        value, *gap = map_trailing(closed, batch, coupling, T, v, time, *near)
     size = jnp.maximum(jnp.max(jnp.abs(C.p)), jnp.max(jnp.abs(D.p)))
     return value, *map(jnp.max, gap), size, jnp.max(jnp.abs(v))
 
 
 @partial(quickly, static_argnames="batch")
-def _slip(coupling, frame_C, frame_D, child, parent, *, batch):
+def _slip(coupling, frame_C, frame_D, child, parent, time, *, batch):
     """Largest violation of a joint's velocity rows, and the largest component of v_CD."""
     T = (parent[0] @ frame_D).inverse() @ child[0] @ frame_C
     v = transform_twist(frame_C, child[1]) - transform_twist(frame_D @ T, parent[1])
 
-    def residual(coupling, T, v):
-        return coupling.velocity_residual(T, v, jnp.zeros((), v.dtype))
+    def residual(coupling, T, v, t):
+        return coupling.velocity_residual(T, v, t)
 
-    return jnp.max(jnp.abs(map_trailing(residual, batch, coupling, T, v))), jnp.max(jnp.abs(v))
+    slip = map_trailing(residual, batch, coupling, T, v, time)
+    return jnp.max(jnp.abs(slip)), jnp.max(jnp.abs(v))
 
 
 @partial(quickly, static_argnames="batch")
-def _start(motions, coordinates, system, *, batch):
+def _start(motions, coordinates, system, time, *, batch):
     """The state of bodies and joints that move so.
 
     motions: of each body the pose of its frame, and its twist in body axes at the frame's origin
@@ -376,7 +400,7 @@ def _start(motions, coordinates, system, *, batch):
         quaternion=T.q,
         velocity=T.rotate(twist[:3]),
         omega=T.rotate(twist[3:]),
-        time=jnp.zeros(batch, precision()),
+        time=jnp.broadcast_to(time, batch),
         q=jnp.concatenate([*flat, jnp.zeros((0, *batch), precision())], axis=0),
         row_forces=no_forces(system, batch, precision()),
         engagement=jnp.zeros((engagement_size(system), *batch), precision()),
@@ -420,17 +444,20 @@ def _check_closed(joint, kind, value, stated, error, rate, size, speed) -> None:
     """Check a joint between placed bodies: its q must follow from them, its frames should meet, at
     speeds that fit.
 
-    value: coordinates that follow; stated: those of the user, or None
+    value: coordinates that follow; stated: those of the user, a `Stated`, or None
     error … speed: see `_closed`
     """
     if is_traced((value, stated, error)):
         return
     rounding = _rounding(value.dtype) * (1 + float(size))
-    if stated is not None and not np.allclose(value, stated, rtol=0, atol=rounding):
-        raise ValueError(
-            f"joint {joint!r}: q {stated} is not where its bodies stand, placed by their poses or "
-            f"other joints; they give q {value}. Leave it out, or give q to the joints before it"
-        )
+    if stated is not None:
+        follows = np.asarray(value)[np.array(stated.at, int)]
+        if not np.allclose(follows, stated.value, rtol=0, atol=rounding):
+            raise ValueError(
+                f"joint {joint!r}: q {stated.value} is not where its bodies stand, placed by their "
+                f"poses or other joints; they give q {follows}. Leave it out, or give q to the "
+                "joints before it"
+            )
     if not error <= rounding:
         warn(
             f"joint {joint!r}: the frames of this {kind} miss each other by {float(error):.3g} m "

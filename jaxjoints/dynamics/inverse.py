@@ -63,7 +63,8 @@ def inverse_dynamics(
     R depends on which of them hold; each iteration takes those that hold under its efforts. For the
     bodies of a tree, with efforts on all coordinates, `tree_forces` takes a tenth of the time.
 
-    acceleration: wanted q̈ by joint [m/s² or rad/s²]; a number or shape (dof, *batch)
+    acceleration: wanted q̈ by joint [m/s² or rad/s²], a number or shape (dof, *batch), or by single
+        coordinates, "hip.1", as in `System.state`; `actuated` likewise
     control: what else acts; its efforts are not counted in the result
     actuated: names of the joints that have efforts, all by default; no `max_effort` bounds them
     touch: what counts as touching and as sticking

@@ -8,27 +8,33 @@ from jax import Array
 
 from ..algebra.options import near_matches
 from ..algebra.pytree import expand_trailing
-from ..build.checks.values import common_batch, read_by_name, read_coordinates
+from ..build.checks.values import common_batch, coordinate_named, read_stated
 from ..model.system import System
 
 
 def indices_of(call: str, field: str, system: System, names: Any) -> tuple[int, ...]:
     """Places in the flat vector of the coordinates of named joints; of all joints for None.
 
-    call, field: for errors; names: of joints, or one name
+    call, field: for errors; names: of joints, or of single coordinates with their numbers
+        ("hip.1"), or one name
     Raises: ValueError for a name that no joint has, and for one that is named twice.
     """
-    known = system.topology.joints
+    known, sizes = system.topology.joints, _sizes(system)
     names = known if names is None else (names,) if isinstance(names, str) else tuple(names)
-    for i, name in enumerate(names):
-        if name not in known:
+    places: list[int] = []
+    for name in names:
+        found = coordinate_named(name, sizes)
+        if found is None:
             raise ValueError(
                 f"{call}: {field} {name!r} is no joint; {near_matches(str(name), known)}"
             )
-        if name in names[:i]:
+        joint, number = found
+        place = system.coordinate(joint)
+        at = range(place.start, place.stop) if number is None else [place.start + number]
+        if set(at) & set(places):
             raise ValueError(f"{call}: {field} {name!r} is named twice; name each joint once")
-    places = (system.coordinate(name) for name in names)
-    return tuple(i for place in places for i in range(place.start, place.stop))
+        places += at
+    return tuple(places)
 
 
 def values_of(
@@ -43,17 +49,19 @@ def values_of(
             f"{call}: {field} {values!r} must be values by the names of joints, as "
             f"{{{(system.topology.joints or ('joint',))[0]!r}: 0.3}}"
         )
-    places = {name: system.coordinate(name) for name in system.topology.joints}
-
-    def read(owner, name, value):
-        place = places[name]
-        return read_coordinates(owner, field, value, place.stop - place.start)
-
-    by_joint = read_by_name(f"{call}: {field}", values, "joint", places, read)
-    batch = common_batch(f"{call}: {field}", [value.shape[1:] for value in by_joint.values()])
-    parts = [expand_trailing(value, 1, len(batch)) for value in by_joint.values()]
+    by_joint = read_stated(f"{call}: {field}", values, "joint", _sizes(system))
+    given = by_joint.values()
+    batch = common_batch(f"{call}: {field}", [stated.value.shape[1:] for stated in given])
+    parts = [expand_trailing(stated.value, 1, len(batch)) for stated in given]
     parts = [jnp.broadcast_to(part, (len(part), *batch)) for part in parts]
-    return indices_of(call, field, system, tuple(by_joint)), jnp.concatenate(parts)
+    places = tuple(system.coordinate(name).start + k for name, x in by_joint.items() for k in x.at)
+    return places, jnp.concatenate(parts)
+
+
+def _sizes(system: System) -> dict[str, int]:
+    """Number of coordinates of each joint, by name."""
+    cuts = {name: system.coordinate(name) for name in system.topology.joints}
+    return {name: cut.stop - cut.start for name, cut in cuts.items()}
 
 
 def named(names: Iterable[str]) -> str:

@@ -90,6 +90,7 @@ class System:
         qd: Mapping[str, Any] | None = None,
         pose: Mapping[str, Any] | None = None,
         velocity: Mapping[str, Any] | None = None,
+        time: Any = None,
         start: State | None = None,
         rough: bool = False,
     ) -> State:

@@ -158,7 +158,8 @@ def _joints(system: Any, world: str) -> Table:
             acts = laws.get(k, [])
             if one.max_effort is not None:
                 acts = [*acts, f"|effort| <= {_text(one.max_effort[k])}"]
-            lead = first if k == 0 else ("", "", "", "")
+            # A name by which `System.state` and `System.control` know the coordinate.
+            lead = first if k == 0 else (f"{name}.{k}", "", "", "")
             rows.append((*lead, str(one.start[0] + k), units[k], "; ".join(acts)))
         if not one.coupling.dof:
             rows.append((*first, "", "", ""))

@@ -106,9 +106,9 @@ def rollout(
     An environment that turns bad (see `Cause`) stands still at its last good state from then on,
     with `Info.ok` false. It has no effect on other environments, and no gradient flows through it.
 
-    controls: a `Control` whose arrays have a time axis in front, one entry per control interval;
-        or a function of one environment's state; or a `Controller`, which has parameters, memory
-        and noise; or None
+    controls: a `Control` whose arrays have a time axis in front, one entry per control interval,
+        the first for the interval that begins at `state.time`; or a function of one environment's
+        state; or a `Controller`, which has parameters, memory and noise; or None
     dt: time step [s]; steps: how many (may be left out if `controls` are arrays)
     substeps: steps per control interval, the control held in between
     record_every: steps per record; it divides `substeps` or is a multiple of it

@@ -34,7 +34,13 @@ from ..algebra.spatial import quat_conjugate, quat_multiply, quat_rotate
 from ..assembly.group_rows import Interval
 from ..assembly.layout import mechanism_of
 from ..assembly.problem import row_problem
-from ..build.checks.values import common_batch, read_by_name, read_coordinates, read_mapping
+from ..build.checks.values import (
+    Stated,
+    common_batch,
+    read_coordinates,
+    read_mapping,
+    read_stated,
+)
 from ..model.batch import batch_shape
 from ..model.kinematics import (
     Mechanism,
@@ -171,7 +177,8 @@ def assemble(
     everything can be met, goals and wanted coordinates give way first, then joints. Works inside of
     `jit`; every argument may carry batch axes at the end.
 
-    q: wanted coordinates of joints [m or rad], by name, shape (dof, *batch)
+    q: wanted coordinates of joints [m or rad], by name, shape (dof, *batch), or single ones by
+        their numbers too, as in `System.state`: `q={"hip.1": 0.3}` leaves the others free
     qd: wanted speeds of coordinates [m/s or rad/s], likewise
     goals: records of `goals` by names of your choice: poses of frames, places of points,
         orientations
@@ -247,27 +254,24 @@ def inverse_kinematics(
     )
 
 
-def _numbers(system: System, q: Any, qd: Any, weights: Any) -> tuple[dict[str, Array], ...]:
-    """Arrays (dof, *batch) by the names of joints, of q, qd and weights."""
+def _numbers(system: System, q: Any, qd: Any, weights: Any) -> tuple[dict[str, Stated], ...]:
+    """Coordinates by the names of joints that q, qd and weights give."""
     dofs = {}
     for group in system.groups:
         dofs |= {system.topology.joints[j]: group.coupling.dof for j in group.joints}
 
-    def weight(owner, name, value):
+    def weight(owner, field, value, dof):
         if np.ndim(value) == 0:
-            value = jnp.full(dofs[name], value) if is_traced(value) else np.full(dofs[name], value)
-        value = read_coordinates(owner, "weights", value, dofs[name])
+            value = jnp.full(dof, value) if is_traced(value) else np.full(dof, value)
+        value = read_coordinates(owner, field, value, dof)
         if not is_traced(value) and (np.asarray(value) < 0).any():
             raise ValueError(f"{owner}: weights {value} must be >= 0; 0 lets a coordinate move")
         return value
 
-    def coordinates(field):
-        return lambda owner, name, value: read_coordinates(owner, field, value, dofs[name])
-
     return (
-        read_by_name("q", q, "joint", dofs, coordinates("q")),
-        read_by_name("qd", qd, "joint", dofs, coordinates("qd")),
-        read_by_name("weights", weights, "joint", dofs, weight),
+        read_stated("q", q, "joint", dofs),
+        read_stated("qd", qd, "joint", dofs),
+        read_stated("weights", weights, "joint", dofs, weight),
     )
 
 
@@ -293,7 +297,7 @@ def _held(system: System, name: str, goal: Any) -> Held:
 def _assembled(
     system: System,
     guess: State,
-    numbers: tuple[dict[str, Array], ...],
+    numbers: tuple[dict[str, Stated], ...],
     goals: dict[str, Held],
     *,
     iterations: int,

@@ -16,6 +16,7 @@ from ..algebra.pytree import expand, expand_trailing, replace, static, struct
 from ..algebra.spatial import Pose
 from ..assembly.group_rows import GroupRows
 from ..assembly.targets import Step, Surface
+from ..build.checks.values import Stated
 from ..couplings.coupling import Coupling
 from ..laws.law import CoordinateState, Law
 from ..laws.limits import Limits, Lock
@@ -196,15 +197,15 @@ def least_share(damping: Array) -> Array:
 def placement(
     system: System,
     batch: int,
-    q: Mapping[str, Array],
-    qd: Mapping[str, Array],
-    weights: Mapping[str, Array],
+    q: Mapping[str, Stated],
+    qd: Mapping[str, Stated],
+    weights: Mapping[str, Stated],
     goals: Mapping[str, Held],
 ) -> System:
     """The system whose joints are also goals, and whose laws are those of this file.
 
     batch: number of batch axes, which all leaves get
-    q, qd, weights: of joints by name, arrays (dof, *batch)
+    q, qd, weights: coordinates of joints by name
     """
     system = expand(system, list(system.topology.ranks), batch)
     numbers = [(Value, q), (Speed, qd), (Weight, weights)]
@@ -309,28 +310,28 @@ def _ranges(group: JointGroup | TransmissionGroup | ContactGroup, batch: int) ->
 
 
 def _of_names(
-    kind: type, values: Mapping[str, Array], names: Sequence[str], group: JointGroup, batch: int
+    kind: type, values: Mapping[str, Stated], names: Sequence[str], group: JointGroup, batch: int
 ) -> Iterator[Law]:
     """The laws of a kind for the joints of a group that are among `values`, one per coordinate."""
-    here = [name for name in names if name in values]
-    if not here:
-        return
-    ones = (1,) * batch
-    dtype = group.erp.dtype
-    named = np.array([name in values for name in names], dtype).reshape(-1, *ones)
-    zero = jnp.zeros((group.coupling.dof, *ones), dtype)
-    each = jnp.broadcast_arrays(
-        *(zero + expand_trailing(values.get(name, zero).astype(dtype), 1, batch) for name in names)
-    )
-    stacked = jnp.stack(each, axis=1)
-    named, one = jnp.asarray(named), jnp.ones(named.shape, dtype)
+    ones, dtype = (1,) * batch, group.erp.dtype
+    zero = jnp.zeros((1, *ones), dtype)
     for k in range(group.coupling.dof):
+        given = [name in values and k in values[name].at for name in names]
+        if not any(given):
+            continue
+        rows = [zero] * len(names)
+        for i, name in enumerate(names):
+            if given[i]:
+                at = values[name].at.index(k)
+                rows[i] = expand_trailing(values[name].value[at : at + 1].astype(dtype), 1, batch)
+        stacked = jnp.concatenate(jnp.broadcast_arrays(*rows))
+        named = jnp.asarray(np.array(given, dtype).reshape(-1, *ones))
         if kind is Weight:
-            yield Weight(stacked[k], coordinate=k)
+            yield Weight(stacked, coordinate=k)
         elif kind is Speed:
-            yield Speed(stacked[k], named, coordinate=k)
+            yield Speed(stacked, named, coordinate=k)
         else:
-            yield Value(stacked[k], named, one, coordinate=k)
+            yield Value(stacked, named, jnp.ones_like(named), coordinate=k)
 
 
 def _held(system: System, batch: int, goal: Held, joint: int, start: int) -> JointGroup:

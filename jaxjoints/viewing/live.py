@@ -11,7 +11,6 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.pytree import replace
 from ..model.measures import body_poses, coordinates
 from ..model.state import Control, State
 from ..model.system import WORLD_INDEX, System
@@ -247,8 +246,8 @@ def _posed(system: System, state: State, joints: list[str], q: Array) -> State:
     """The state at rest at coordinates q of some joints, closed; bodies that float stay there."""
     poses, roots = body_poses(system, state), _roots(system)
     free = {name: poses[i] for i, name in enumerate(system.topology.bodies) if i in roots}
-    near = system.state(q={name: q[system.coordinate(name)] for name in joints}, pose=free)
-    near = replace(near, time=state.time)
+    q = {name: q[system.coordinate(name)] for name in joints}
+    near = system.state(q=q, pose=free, time=state.time)
     return jax.lax.fori_loop(0, CLOSING, lambda _, x: project(system, x, iterations=1), near)
 
 

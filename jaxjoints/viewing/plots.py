@@ -217,7 +217,7 @@ def _coordinates(system: System, chosen: str | Iterable[str] | None) -> list[tup
         at = system.coordinate(name)
         several = at.stop - at.start > 1
         result += [
-            (k, f"{name} {k - at.start}" if several else name) for k in range(at.start, at.stop)
+            (k, f"{name}.{k - at.start}" if several else name) for k in range(at.start, at.stop)
         ]
     return result
 

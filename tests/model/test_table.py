@@ -37,7 +37,7 @@ def test_a_system_prints_all_it_consists_of(mechanism):
         "platform prescribed",
         "rail Slider cart world 0 m Damping(damping=0.25)",
         "pivot Universal arm cart 1 rad Servo(stiffness=30, damping=2, effort=7); |effort| <= 7",
-        "2 rad Limits(lower=-1, upper=2, erp=0.2, cfm=0); |effort| <= 7",
+        "pivot.1 2 rad Limits(lower=-1, upper=2, erp=0.2, cfm=0); |effort| <= 7",
         "belt Weighted(weights=1 -0.5 0) rail, pivot held at 0",
         "air Drag(linear=0.75) arm",
     ):

@@ -1,5 +1,6 @@
 """Warns of coordinates that are usual in degrees and millimetres, and are in radians and metres."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from ...model.table import units_of
 
 
 def warn_of_units(
-    owner: str, field: str, coupling: Coupling, value: Any, coordinate: int = 0, rate: str = ""
+    owner: str, field: str, coupling: Coupling, value: Any, at: Sequence[int], rate: str = ""
 ) -> None:
     """Warn of coordinates that may be meant in degrees or millimetres.
 
-    value: of the coordinates from `coordinate` on, shape (k, *batch), or of this one; None for none
-    rate: "/s" for speeds
+    value: of some coordinates, shape (k, *batch), or of one; None for none
+    at: numbers of these coordinates; rate: "/s" for speeds
     """
     if value is None or is_traced(value) or coupling.dof == 6:
         return
@@ -25,6 +26,8 @@ def warn_of_units(
     large = np.abs(numbers) > min(MOST["rad" + rate], MOST["m" + rate])
     if not (large & (numbers == np.round(numbers)) & (np.abs(numbers) < UNBOUNDED)).any():
         return
-    for i, unit in enumerate(units_of(coupling)[coordinate : coordinate + len(numbers)]):
+    units = units_of(coupling)
+    for i, k in enumerate(at):
+        unit = units[k]
         if unit in MEANT and warn_of_unit(owner, field, np.ravel(numbers[i]), unit, rate):
             return

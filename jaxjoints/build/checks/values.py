@@ -17,8 +17,9 @@ from jax import Array
 
 from ...algebra.arguments import check_quaternion, check_rotation_matrix, read_numbers
 from ...algebra.compiler import is_traced, quickly, traces_constants
+from ...algebra.devices import on_several
 from ...algebra.options import brief, near_matches
-from ...algebra.pytree import replace
+from ...algebra.pytree import expand_trailing, replace, static, struct
 from ...algebra.spatial import Pose, quat_from_matrix, quat_normalize
 
 Function = TypeVar("Function", bound=Callable)
@@ -165,6 +166,121 @@ def read_pose(owner: str, field: str, value: Any, *, batched: bool = False) -> P
     return Pose(position, quaternion.reshape(quaternion.shape + ones[quaternion.ndim - 1 :]))
 
 
+@struct
+class Stated:
+    """The coordinates of a joint, or the values of a transmission, that a user gives.
+
+    value: of these, shape (len(at), *batch); at: their numbers within the joint, ascending
+    """
+
+    value: Array
+    at: tuple[int, ...] = static()
+
+    def within(self, others: Any) -> Array:
+        """All coordinates of the joint, (size, *batch): those given, and in place of the rest
+        `others`, all coordinates too, of as many axes.
+        """
+        if len(self.at) == len(others):
+            return self.value
+        rows = [others[k : k + 1] for k in range(len(others))]
+        for i, k in enumerate(self.at):
+            rows[k] = self.value[i : i + 1]
+        return joined(rows)
+
+
+def joined(parts: Sequence[Array]) -> Array:
+    """Arrays (k, *batch), whose batch axes broadcast, as one along the first axis.
+
+    Those that are known are joined by NumPy: JAX would compile a program for each shape.
+    """
+    parts = list(parts)
+    batch = np.broadcast_shapes(*(part.shape[1:] for part in parts))
+    if is_traced(parts) or on_several(parts):
+        return jnp.concatenate([jnp.broadcast_to(x, (len(x), *batch)) for x in parts])
+    parts = [np.broadcast_to(np.asarray(x), (len(x), *batch)) for x in parts]
+    return float_array(np.concatenate(parts))
+
+
+def coordinate_named(name: Any, sizes: Mapping[str, int]) -> tuple[str, int | None] | None:
+    """The element that a name speaks of, and the number of one of its coordinates where the name
+    is that of a coordinate, "hip.1"; None for an unknown name.
+
+    sizes: number of coordinates of each element by name
+    """
+    if name in sizes:
+        return name, None
+    element, _, number = str(name).rpartition(".")
+    if element in sizes and number.isdecimal() and str(int(number)) == number:
+        return (element, int(number)) if int(number) < sizes[element] else None
+    return None
+
+
+def read_stated(
+    field: str,
+    values: Mapping[str, Any] | None,
+    element: str,
+    sizes: Mapping[str, int],
+    read: Callable | None = None,
+) -> dict[str, Stated]:
+    """Coordinates of joints, or values of transmissions, that a user gives by names: all of an
+    element by its name, "hip", or one by its number too, "hip.1".
+
+    field, element: as in `read_by_name`; sizes: number of coordinates of each element by name
+    read: reads the numbers of an element in place of `read_coordinates`, with its arguments
+
+    Raises: ValueError for what is no mapping, for unknown names, with near ones, for numbers that
+        do not fit, and for a coordinate that is given twice.
+    """
+    read = read or read_coordinates
+    whole: dict[str, Stated] = {}
+    single: dict[str, dict[int, Array]] = {}
+    for name, value in read_mapping(field, values, element, sizes).items():
+        known = coordinate_named(name, sizes)
+        if known is None:
+            raise ValueError(f"{field}: {_unknown_coordinate(name, element, sizes)}")
+        owner, number = f"{element} {known[0]!r}", known[1]
+        if number is not None:
+            part = read(f"{element} {name!r}", field, value, 1)
+            single.setdefault(known[0], {})[number] = part
+        elif isinstance(value, Mapping):
+            raise ValueError(
+                f"{owner}: {field} {brief(value)} must be numbers; a single coordinate is given "
+                f"by its number: {field}={{{f'{name}.0'!r}: …}}"
+            )
+        else:
+            whole[name] = Stated(read(owner, field, value, sizes[name]), tuple(range(sizes[name])))
+    for name, parts in single.items():
+        if name in whole:
+            raise ValueError(
+                f"{field}: {element} {name!r} is given, and {name}.{next(iter(parts))} again; "
+                "leave one out"
+            )
+        at = tuple(sorted(parts))
+        batch = common_batch(f"{element} {name!r}", [part.shape[1:] for part in parts.values()])
+        value = joined([expand_trailing(parts[k], 1, len(batch)) for k in at])
+        whole[name] = Stated(value, at)
+    # In the order in which they are given.
+    order = dict.fromkeys(coordinate_named(name, sizes)[0] for name in values or {})
+    return {name: whole[name] for name in order}
+
+
+def _unknown_coordinate(name: Any, element: str, sizes: Mapping[str, int]) -> str:
+    """What is wrong with the name of coordinates that there are not, as a sentence."""
+    head, _, number = str(name).rpartition(".")
+    if head in sizes:
+        size = sizes[head]
+        there = f"{head}.0 to {head}.{size - 1}" if size > 1 else f"{head}.0 alone"
+        return (
+            f"{element} {head!r} has no coordinate {number!r}; "
+            f"{f'there are {there}' if size else 'it has none at all'}"
+        )
+    names = list(sizes)
+    if number.isdecimal():
+        # Of a name that is nearly right, the coordinate of this number.
+        names += [f"{x}.{number}" for x, size in sizes.items() if int(number) < size]
+    return f"there is no {element} {name!r}; {near_matches(str(name), names)}"
+
+
 @at_once
 def read_coordinates(owner: str, field: str, value: Any, dof: int) -> Array:
     """One number for each coordinate of a joint, shape (dof, *batch).
@@ -260,7 +376,7 @@ def _all_numbers(value: Any) -> bool:
 def _read_quaternion(owner: str, field: str, quaternion: Any, batched: bool) -> Array:
     field = f"{field} quaternion"
     numbers = read_numbers(owner, field, quaternion, (4,), batched=batched)
-    if not is_traced(quaternion):
+    if isinstance(numbers, np.ndarray):
         check_quaternion(owner, field, quaternion, numbers)
         numbers = numbers / np.linalg.norm(numbers, axis=0)
     return _normalized(float_array(numbers))
@@ -269,7 +385,7 @@ def _read_quaternion(owner: str, field: str, quaternion: Any, batched: bool) -> 
 def _read_matrix(owner: str, field: str, matrix: Any, batched: bool) -> Array:
     field = f"{field} rotation matrix"
     numbers = read_numbers(owner, field, matrix, (3, 3), batched=batched)
-    if not is_traced(matrix):
+    if isinstance(numbers, np.ndarray):
         check_rotation_matrix(owner, field, numbers)
     return _of_matrix(float_array(numbers))
 
