@@ -390,7 +390,8 @@ class SystemBuilder:
 
         constraint: the record of the functions, at position, velocity or acceleration level
         bodies: names of the bodies whose motions the functions read, in the order of the functions;
-            the builder has them already
+            the builder has them already. `WORLD` may be one of them: it stands still at the
+            identity
         softness: of the constraint's rows; by default the builder's
         enabled: as in `joint`
 
@@ -398,8 +399,9 @@ class SystemBuilder:
         """
         owner = f"constraint {name!r}"
         rule = "bodies are added before their constraints"
-        bodies = read_names(owner, bodies, self._bodies, element="body", rule=rule)
-        if not any(self._bodies[body].moving for body in bodies):
+        known = (*self._bodies, WORLD)
+        bodies = read_names(owner, bodies, known, element="body", rule=rule)
+        if not any(body != WORLD and self._bodies[body].moving for body in bodies):
             raise ValueError(f"{owner}: none of {list(bodies)} can be moved; name one that can")
         constraint = read_constraint(owner, constraint, len(bodies))
         rows = self._row_softness(owner, softness, constraint.rows)

@@ -111,14 +111,16 @@ def constraint_groups(
     starts = _starts([spec.constraint.rows for spec in constraints.values()])
     by_key: dict[Hashable, list] = {}
     for member, spec in enumerate(constraints.values()):
-        bodies = [body_index[name] for name in spec.bodies]
+        seen = [body_index[name] for name in spec.bodies]
+        bodies = [body for body in seen if body != WORLD_INDEX]
+        arguments = tuple(-1 if body == WORLD_INDEX else bodies.index(body) for body in seen)
         # A node of the solver has two bodies at least: the world is the second.
         bodies += [WORLD_INDEX] * (len(bodies) < 2)
         shapes = structure_and_shapes(spec.stacked_fields)
-        key = shapes, spec.softness.is_rigid, len(spec.bodies)
+        key = shapes, spec.softness.is_rigid, arguments
         by_key.setdefault(key, []).append((spec, member, tuple(bodies)))
     result = []
-    for (_, is_rigid, _), elements in by_key.items():
+    for (_, is_rigid, arguments), elements in by_key.items():
         specs, members, bodies = zip(*elements, strict=True)
         result.append(
             ConstraintGroup(
@@ -127,6 +129,7 @@ def constraint_groups(
                 bodies=bodies,
                 start=tuple(starts[member] for member in members),
                 rigid=is_rigid,
+                arguments=arguments,
             )
         )
     return tuple(result)

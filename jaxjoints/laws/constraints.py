@@ -43,7 +43,8 @@ class Constraint:
     def position(self, poses: Pose, t: Array) -> Array:
         """φ [m or rad], shape (position_rows,).
 
-        poses: of the body frames in the world, p of shape (3, n), q of shape (4, n)
+        poses: of the body frames in the world, p of shape (3, n), q of shape (4, n): `poses[i]` is
+            that of the body i of the constraint, which may be the world
         t: time [s]
         """
         return jnp.zeros(0, poses.p.dtype)

@@ -230,13 +230,15 @@ class TransmissionGroup(Group):
 
 @struct
 class ConstraintGroup(Group):
-    """All constraints of one type on as many bodies, stacked.
+    """All constraints of one type on as many bodies, the world in the same place, stacked.
 
     constraint: the record, with leaves of shape (…, constraints, *batch)
     erp, cfm, softness, enabled, rigid: as in `JointGroup`, shape (rows, constraints, *batch)
     members: index of each constraint in the system
-    bodies: of each constraint the indices of its bodies; the world fills up to two
+    bodies: of each constraint the indices of its bodies without the world, which fills up to two
     start: of each constraint, the index of its first row in the flat vector of all rows
+    arguments: what the functions of the constraints see: places in `bodies`, `WORLD_INDEX` for the
+        world; () for the bodies as they are
     """
 
     constraint: Constraint
@@ -246,6 +248,7 @@ class ConstraintGroup(Group):
     bodies: tuple[tuple[int, ...], ...] = static()
     start: tuple[int, ...] = static()
     rigid: bool = static(default=True)
+    arguments: tuple[int, ...] = static(default=())
     softness: PhysicalSoftness | None = None
     enabled: Array | None = None
     element: ClassVar[str] = "constraint"

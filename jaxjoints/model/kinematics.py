@@ -545,25 +545,31 @@ def _kinematics(
 def _constraint_kinematics(
     mechanism: Mechanism, group: ConstraintGroup, bodies: _Bodies, coasting: _Bodies, state: State
 ) -> ConstraintKinematics:
-    # The world, which is no body of a constraint, only fills sides.
-    sides = [np.array(side) for side in zip(*group.bodies, strict=True) if side[0] != WORLD_INDEX]
+    # Without arguments the world, which then is no body of a constraint, only fills sides.
+    sides = tuple(zip(*group.bodies, strict=True))
+    arguments = group.arguments or [i for i, side in enumerate(sides) if side[0] != WORLD_INDEX]
+    world = (WORLD_INDEX,) * len(group.bodies)
+    seen = [np.array(world if i == WORLD_INDEX else sides[i]) for i in arguments]
 
     def of_bodies(x):
-        return jnp.stack([x[:, side] for side in sides], axis=1)
+        return jnp.stack([x[:, side] for side in seen], axis=1)
 
-    twist, position, quaternion = body_twists(state), bodies.pose.p, bodies.pose.q
+    twist, position, quaternion = with_world(body_twists(state)), bodies.pose.p, bodies.pose.q
     rates = jnp.concatenate([coasting.velocity, coasting.omega], axis=0)
-    arguments = position, quaternion, with_world(mechanism.system.com), twist, rates
+    motion = position, quaternion, with_world(mechanism.system.com), twist, rates
     with jax.default_matmul_precision("highest"):
         W, error, drift, *acceleration = map_trailing(
             _constraint_rows,
             state.time.ndim + 1,
             group.constraint,
-            *map(of_bodies, arguments),
+            *map(of_bodies, motion),
             state.time[None],
         )
-    H = [jnp.swapaxes(W[:, :, side], 0, 1) for side in range(len(sides))]
-    H += [jnp.zeros_like(H[0])] * (len(group.bodies[0]) - len(sides))
+    H = [
+        jnp.swapaxes(W[:, :, arguments.index(side)], 0, 1) if side in arguments else None
+        for side in range(len(sides))
+    ]
+    H = [jnp.zeros_like(H[0]) if wrenches is None else wrenches for wrenches in H]
     return ConstraintKinematics(tuple(H), error, drift, acceleration[0] if acceleration else None)
 
 

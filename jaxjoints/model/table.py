@@ -126,7 +126,7 @@ def described(system: Any, world: str) -> Description:
     if batch:
         head += f"; environment 0 of {' x '.join(map(str, batch))}"
     tables = [_bodies(system), _joints(system, world), _contacts(system, world)]
-    tables += [_transmissions(system), _constraints(system), _fields(system)]
+    tables += [_transmissions(system), _constraints(system, world), _fields(system)]
     tables.append(Table(("notes",), [(note,) for note in topology.notes]))
     return Description([head], tables)
 
@@ -186,12 +186,13 @@ def _transmissions(system: Any) -> Table:
     return Table(("transmissions", "values", "joints", "laws"), rows)
 
 
-def _constraints(system: Any) -> Table:
+def _constraints(system: Any, world: str) -> Table:
     rows = []
     for name in system.topology.constraints:
         one = system.constraint(name)
-        bodies = ", ".join(system.topology.bodies[i] for i in one.bodies[0] if i >= 0)
-        rows.append((name, _record(one.constraint), bodies, str(one.constraint.rows)))
+        known = [system.topology.bodies[i] for i in one.bodies[0] if i >= 0]
+        bodies = [world if i < 0 else known[i] for i in one.arguments] or known
+        rows.append((name, _record(one.constraint), ", ".join(bodies), str(one.constraint.rows)))
     return Table(("constraints", "record", "bodies", "rows"), rows)
 
 

@@ -272,6 +272,37 @@ def test_errors_are_assembled_and_diagnosed():
     np.testing.assert_allclose(closed.position[1], [0.1, 0.1, 0.1], atol=EXACT)
 
 
+def test_the_world_may_stand_anywhere_among_the_bodies_of_a_constraint():
+    """Midway between a body and the world, a body moves at half the speed."""
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    solid = {"mass": 1.0, "inertia": INERTIA}
+    for i in range(3):
+        for name, x, speed in ((f"far {i}", 1.0, 2.0), (f"mid {i}", 0.5, 0.5)):
+            velocity = (0.0, 0.0, speed, 0.0, 0.0, 0.0)
+            world.body(name, **solid, pose=(x, i * x, 0.0), velocity=velocity)
+    for i, ends in enumerate([("far 0", jj.WORLD), (jj.WORLD, "far 1"), ("far 2", "world")]):
+        world.constraint(f"halves {i}", Midpoint(), bodies=(*ends, f"mid {i}"))
+    with pytest.warns(UserWarning, match="moves off its surface at 0.5 m/s"):
+        system, state = world.build()
+    # Of a type and an order, one group; the world is none of its bodies.
+    assert [group.bodies for group in system.constraints] == [((0, 1), (4, 5)), ((2, 3),)]
+    assert "far 0, world, mid 0" in str(system) and "world, far 1, mid 1" in str(system)
+    end, info = jj.step(system, state, dt=1e-2)
+    # G = (-1/2, 1) along z, A = 5/4, G v = -1/2.
+    np.testing.assert_allclose(end.velocity[2], [1.8, 0.9] * 3, atol=EXACT)
+    force = np.asarray(info.constraint_force).reshape(3, 3)
+    np.testing.assert_allclose(force, [[0.0, 0.0, 40.0]] * 3, atol=1e-9)
+
+
+def test_a_constraint_of_the_world_alone_is_refused():
+    world = jj.SystemBuilder()
+    world.body("a", mass=1.0, inertia=INERTIA)
+    with refused("'mid'", "none of ['world'] can be moved"):
+        world.constraint("mid", Midpoint(), bodies=jj.WORLD)
+    with refused("'mid'", "'wrld' is no body", "'world'"):
+        world.constraint("mid", Midpoint(), bodies=["a", "wrld"])
+
+
 @jj.struct
 class Accelerates(jj.Constraint):
     """The origin of a body's frame has an acceleration."""
