@@ -136,6 +136,7 @@ ELSEWHERE = {
     "examples/gallery.py": "project/test_gallery.py",
     "examples/identify_stop.py": "project/test_examples.py",
     "examples/learn_finger.py": "learning/test_learning.py",
+    "examples/panda_gains.py": "project/test_examples.py",
     "examples/stewart_platform.py": "project/test_stewart_platform.py",
     "jaxjoints bench": "cli/test_main.py",
     "jaxjoints diagnose": "cli/test_main.py",

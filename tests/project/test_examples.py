@@ -110,6 +110,19 @@ def test_a_ball_thrown_by_gradients_flies_as_in_continuous_time(capsys):
         np.testing.assert_allclose((x, z), throw.TARGET, rtol=0, atol=0.02)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "says"), [("panda_gains.py", "the links weigh 157.57 N")])
+def test_a_script_does_its_job(script, says):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / script)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+
+
 def test_examples_are_short_assert_what_they_show_and_are_run_by_tests():
     """As a process of their own, or by `main`. The gallery is no example: it makes a page."""
     tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
