@@ -34,7 +34,7 @@ jax.config.update("jax_enable_x64", True)
 
 import jaxjoints as jj  # noqa: E402
 from jaxjoints.models import load_mjcf  # noqa: E402
-from support.mujoco_states import name_of, state_of  # noqa: E402
+from support.mujoco_states import lifted, name_of, state_of  # noqa: E402
 
 FILES = ("ant", "half_cheetah", "hopper", "humanoid", "walker2d_v5")
 RESTING = ("ant",)
@@ -100,24 +100,6 @@ def quietly(function, *arguments, **options):
         return function(*arguments, **options)
 
 
-def lifted(m):
-    """MuJoCo's coordinates DROP above the ground, along the coordinate that lifts."""
-    d = mujoco.MjData(m)
-    free, slide = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_SLIDE
-    vertical = next(
-        int(m.jnt_qposadr[j]) + 2 * (m.jnt_type[j] == free)
-        for j in range(m.njnt)
-        if m.jnt_type[j] == free or (m.jnt_type[j] == slide and abs(m.jnt_axis[j, 2]) == 1)
-    )
-    gap = None
-    while gap is None:
-        d.qpos[vertical] -= 0.01
-        mujoco.mj_forward(m, d)
-        gap = min((c.dist - c.includemargin for c in d.contact), default=None)
-    d.qpos[vertical] += DROP - gap
-    return d.qpos
-
-
 def with_mujocos_stops(model, m):
     """The builder's stops exchanged for MuJoCo's; what they need is found by their names."""
     joints, contacts = model.builder._joints, model.builder._contacts
@@ -160,7 +142,8 @@ def compared(path, steps, *, flags="", friction=True, same=False, speed=SPEED):
         with_mujocos_stops(model, m)
     system, _ = quietly(model.build)
     d = mujoco.MjData(m)
-    d.qpos[:] = lifted(quietly(mujoco.MjModel.from_xml_string, text_of(path)))
+    there = quietly(mujoco.MjModel.from_xml_string, text_of(path))
+    d.qpos[:] = lifted(there, there.qpos0, DROP)
     d.qvel[:] = speed * np.random.default_rng(0).normal(size=m.nv)
     mujoco.mj_forward(m, d)
     # What MuJoCo calls bodies are links here: of those fixed to each other several are one body.

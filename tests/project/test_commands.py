@@ -37,6 +37,14 @@ class Run(NamedTuple):
 SMALLEST = {
     "tests/benchmarks/accuracy.py": [Run('--only "chain of 10" --share 0.001', sweep=True)],
     "tests/benchmarks/artisynth.py": [Run("--only limit_violated")],
+    "tests/benchmarks/beside_mujoco.py": [
+        Run(
+            "--packages DATA --only hopper --tables motion,speed --batches 2 --out OUT"
+            " --picture OUT.png",
+            ("gymnasium", "mujoco", "defusedxml", "matplotlib"),
+            True,
+        )
+    ],
     "tests/benchmarks/dynamics.py": [
         Run(
             "DATA/panda_arm.urdf --floating none --batch 2 --rounds 1 --float32",

@@ -10,6 +10,35 @@ def name_of(model, kind, i):
     return name or f"{kind.lower()} {i}"
 
 
+def lifted(m, qpos, height):
+    """Coordinates from `qpos` with the lowest point at a height above the ground [m].
+
+    The coordinate that lifts is a vertical slide of the file, or that of a free body.
+    """
+    d = mujoco.MjData(m)
+    d.qpos[:] = qpos
+    free, slide = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_SLIDE
+    place, up = next(
+        (int(m.jnt_qposadr[j]) + 2, 1.0)
+        if m.jnt_type[j] == free
+        else (int(m.jnt_qposadr[j]), float(m.jnt_axis[j, 2]))
+        for j in range(m.njnt)
+        if m.jnt_type[j] == free or (m.jnt_type[j] == slide and abs(m.jnt_axis[j, 2]) == 1)
+    )
+
+    def gap():
+        mujoco.mj_forward(m, d)
+        of_world = (c for c in d.contact if not m.geom_bodyid[list(c.geom)].all())
+        return min((c.dist - c.includemargin for c in of_world), default=None)
+
+    while gap() is not None:
+        d.qpos[place] += 0.1 * up
+    while (found := gap()) is None:
+        d.qpos[place] -= 0.01 * up
+    d.qpos[place] += (height - found) * up
+    return d.qpos.copy()
+
+
 def state_of(read, system, m, d):
     """The state of `system`, built from the model `read`, where MuJoCo's data d are."""
     q, qd, pose, velocity = {}, {}, {}, {}
