@@ -319,11 +319,11 @@ def draw(rows, path):
     columns = 2
     lines = -(-len(rows) // columns)
     figure, axes = plt.subplots(
-        *(lines, 3 * columns), figsize=(13, 1.75 * lines), layout="constrained", squeeze=False
+        *(lines, 3 * columns), figsize=(10, 1.5 * lines), layout="constrained", squeeze=False
     )
     for plot in axes.flat:
         plot.set_axis_off()
-        plot.tick_params(labelsize=6)
+        plot.tick_params(labelsize=5)
     for i, (name, row) in enumerate(rows.items()):
         posture, height, force = axes[i // columns, 3 * (i % columns) : 3 * (i % columns) + 3]
         # Seen from the side, MuJoCo's behind.
@@ -343,7 +343,9 @@ def draw(rows, path):
         force.set_ylim(0, 1.5 * most)
         for plot in (height, force):
             plot.set_axis_on()
+            plot.set_xticks(range(int(SECONDS) + 1))
     axes[0, 1].legend(fontsize=6)
+    figure.supxlabel("time [s]", fontsize=7)
     figure.savefig(path, dpi=80)
     plt.close(figure)
 
