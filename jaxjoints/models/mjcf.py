@@ -148,7 +148,7 @@ def load_mjcf(
     data, name, folder = read_source(source, sizes)
     report = Report(name)
     with refusing(partial(LoadError, source=name)):
-        root = read_xml(data, name, sizes)
+        root = read_xml(data, name, sizes, folder)
         if root.tag != "mujoco":
             raise root.error("is no MJCF; its outermost element must be 'mujoco'")
         spec, compiled = _compiled(mujoco, Prepared(root, folder, roots, sizes, report))
@@ -638,7 +638,9 @@ class _Reader:
             if np.any(m.opt.wind):
                 self.report.skip("wind without density and viscosity")
             return
-        if np.asarray(m.geom_fluid).reshape(m.ngeom, -1)[:, 0].any():
+        fluid = np.asarray(m.geom_fluid)
+        # Without geoms there is no row to read.
+        if fluid.size and fluid.reshape(m.ngeom, -1)[:, 0].any():
             self.report.skip("fluidshape of geoms; the box of the inertia is taken")
         for i in range(1, m.nbody):
             self._add_drag(i, assembly)

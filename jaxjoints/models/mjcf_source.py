@@ -65,7 +65,8 @@ class Prepared:
                 raise child.error(f"files include each other: {' -> '.join([*chain, str(path)])}")
             if len(chain) >= self.limits.depth:
                 raise child.error(f"is nested deeper than {self.limits.depth} files")
-            inner = read_xml(read_bytes(path, self.limits.size), path.name, self.limits)
+            data = read_bytes(path, self.limits.size)
+            inner = read_xml(data, path.name, self.limits, path.parent)
             self._include(inner, [*chain, str(path)])
             children += inner.children
         element.children = children
@@ -113,7 +114,7 @@ class Prepared:
     def _give(self, element: Element, folder: str) -> None:
         """Make the file of an element an asset, under a name of its own."""
         name = element.attributes["file"]
-        path = self._find(element, f"{folder.rstrip('/')}/{name}" if folder else name)
+        path = self._find(element, name, folder)
         asset = f"asset{len(self.assets)}{path.suffix.lower()}"
         try:
             self.assets[asset] = read_bytes(path, self.limits.mesh)
@@ -124,19 +125,32 @@ class Prepared:
             element.attributes.setdefault("name", Path(name).stem)
         element.attributes["file"] = asset
 
-    def _find(self, element: Element, name: str) -> Path:
+    def _find(self, element: Element, name: str, folder: str = "") -> Path:
+        """The file of an element: as MuJoCo finds it, in a folder of the model, or else beside the
+        included file that the element stands in.
+
+        folder: relative to that of the model
+        """
+        # MuJoCo takes both separators on all systems. What begins with "\\" is no relative path.
+        plain = name if name.startswith("\\") else name.replace("\\", "/")
+        places = [(f"{folder.rstrip('/')}/{plain}" if folder else plain, self.folder)]
         if not self.roots.folders:
-            advice = wanted_root(name, self.folder)
+            advice = wanted_root(places[0][0], self.folder)
             raise element.error(
                 f"file {shown(name)}: roots= gives no folder to look for it; {advice}"
             )
-        try:
-            path = self.roots.find(name, self.folder)
-        except Refused as error:
-            raise element.error(f"file {shown(name)}: {error}") from error
-        if path is None:
-            raise element.error(f"file {shown(name)}: there is no such file in the roots")
-        return path
+        if element.folder not in (None, self.folder):
+            places.append((plain, element.folder))
+        problem = "there is no such file in the roots"
+        for place, beside in places:
+            try:
+                path = self.roots.find(place, beside)
+            except Refused as error:
+                problem = str(error)
+                continue
+            if path is not None:
+                return path
+        raise element.error(f"file {shown(name)}: {problem}")
 
     def _text(self, root: Element) -> str:
         """The elements as XML, those of the main file on their lines."""

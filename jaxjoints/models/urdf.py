@@ -1,7 +1,7 @@
 """URDF: robots as links and joints, read into a builder.
 
 Source: the format's description at wiki.ros.org/urdf/XML; where it is silent, what Pinocchio and
-MuJoCo do.
+MuJoCo do. The type "spherical" is an extension that PyBullet and MuJoCo read.
 """
 
 import os
@@ -19,7 +19,7 @@ from ..build.checks.values import read_pose
 from ..couplings.linear import Slider
 from ..couplings.planar import Planar
 from ..couplings.rigid import Free
-from ..couplings.rotary import Hinge
+from ..couplings.rotary import Ball, Hinge
 from ..laws.friction import DryFriction
 from ..laws.law import Law
 from ..laws.limits import Limits
@@ -74,8 +74,8 @@ KNOWN: dict[str, tuple[set[str], set[str]]] = {
 }
 BOUNDED = ("revolute", "prismatic")
 # Of which types `limit` is read, and `dynamics`; the format gives them for one coordinate.
-LIMITED, DAMPED = (*BOUNDED, "continuous"), (*BOUNDED, "continuous", "planar")
-TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
+LIMITED, DAMPED = (*BOUNDED, "continuous"), (*BOUNDED, "continuous", "planar", "spherical")
+TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar", "spherical")
 # Axes shorter than this have no direction.
 LEAST_AXIS = 1e-9
 
@@ -100,7 +100,8 @@ def load_urdf(
     """A robot from URDF: a builder with its bodies, joints and laws, to which more can be added.
 
     A body's frame is that of its link. Joint types become couplings: revolute and continuous
-    `Hinge`, prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`.
+    `Hinge`, prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`,
+    spherical `Ball`.
     Laws: `Limits` from lower and upper (hard stops; an absent side is free, and one of 1e30 and
     more), `Damping`, `DryFriction`; `max_effort` from effort, which bounds `Control.effort` and
     each `Servo` that states no effort of its own. Equal limits lock the joint. A mimic
@@ -108,8 +109,8 @@ def load_urdf(
     nearest value within their limits, mimics at what they mimic. An effort or velocity of 0 means
     none is known. Limits of velocity are what a controller keeps to: they are numbers in
     `Model.speed_limits`, and no force acts where a joint is faster. Damping and friction of a
-    planar joint act on each of its coordinates. Its limit is skipped, as are limit and dynamics of
-    a floating joint.
+    planar or spherical joint act on each of its coordinates. Its limit is skipped, as are limit and
+    dynamics of a floating joint.
 
     Links that fixed joints connect become one body, named after the first. A link without mass
     that a fixed joint carries joins its parent's body. One between two moving joints becomes no
@@ -274,6 +275,11 @@ def _list_of_joints(robot: Element, report: Report) -> None:
             report.skip(f"lower and upper of continuous joint {name!r}", limit.line)
         if dynamics is not None and kind not in (*DAMPED, "fixed"):
             report.skip(f"dynamics of {kind} joint {name!r}", dynamics.line)
+        if dynamics is not None and kind == "spherical":
+            report.notes.append(
+                f"joint {name!r}: dynamics acts on the coordinates of the ball joint, which differ "
+                "from its angular velocity away from the start"
+            )
         if mimic is not None and kind == "fixed":
             report.skip(f"mimic of fixed joint {name!r}", mimic.line)
 
@@ -338,6 +344,13 @@ def _connection(element: Element, links: Mapping[str, Link]) -> Connection:
             raise axis_element.error(f"xyz {axis.tolist()} has no direction")
     axis = axis / np.linalg.norm(axis)
     laws = _dynamics(element)
+    if kind == "spherical":
+        return Connection(
+            *(name, element.error, parent, child, Ball(), frame),
+            laws=[list(laws) for _ in range(3)],
+            max_effort=[None] * 3,
+            q=[0.0] * 3,
+        )
     if kind == "planar":
         turn = _turn_of_z(axis)
         return Connection(
@@ -373,7 +386,10 @@ def _limits(element: Element, *, bounded: bool) -> tuple[list[Callable], float |
     stops = []
     if lower is not None or upper is not None:
         if lower is not None and upper is not None and lower > upper:
-            raise limit.error(f"lower {lower:g} must not be above upper {upper:g}")
+            raise limit.error(
+                f"lower {lower:g} must not be above upper {upper:g}; leave both out for a joint "
+                "without stops"
+            )
         stops.append(lambda i: Limits(lower, upper, coordinate=i))
     q = float(np.clip(0.0, lower, upper)) if stops else 0.0
     return stops, effort if 0 < effort < UNBOUNDED else None, q
@@ -644,9 +660,7 @@ class _Shapes:
                 if path is None:
                     raise Unreadable("there is no such file in the roots")
                 self.meshes[key] = read_mesh(path, scale, self.limits.mesh)
-            except Refused as error:
-                raise element.error(f"filename {shown(name)}: {error}") from error
-            except Unreadable as error:
+            except (Refused, Unreadable) as error:
                 self.meshes[key] = f"mesh {shown(name)}: {error}"
         mesh = self.meshes[key]
         if isinstance(mesh, str):

@@ -21,6 +21,7 @@ from .errors import LoadError, refusing, shown
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 BLANK = " \t\r\n"
+LATE_DECLARATION = re.compile(rb"\A(\xef\xbb\xbf)?([ \t\r\n]+)(<\?xml[^>]*\?>)")
 XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 Options, Read = ParamSpec("Options"), TypeVar("Read")
 # What stands for the name of a file in errors about a text.
@@ -45,12 +46,16 @@ class FileLimits:
 
 @dataclass(eq=False)
 class Element:
-    """An XML element: its tag, attributes and children, and where it stands."""
+    """An XML element: its tag, attributes and children, and where it stands.
+
+    folder: of the file in which it stands, None for a text
+    """
 
     tag: str
     attributes: dict[str, str]
     line: int
     source: str
+    folder: Path | None = None
     children: list["Element"] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -149,8 +154,13 @@ def read_bytes(path: Path, most: int) -> bytes:
     return data
 
 
-def read_xml(data: bytes, name: str, limits: FileLimits) -> Element:
+def read_xml(data: bytes, name: str, limits: FileLimits, folder: Path | None = None) -> Element:
     """The outermost element of a file.
+
+    Blanks before an XML declaration and zeros after the end are no XML. Readers of C strings pass
+    over both, so files have them.
+
+    name, folder: of the file, see `Element`
 
     Raises: LoadError for what is no well-formed XML, has entities or a document type, or is larger
         than the limits.
@@ -165,7 +175,8 @@ def read_xml(data: bytes, name: str, limits: FileLimits) -> Element:
             self.root, self.open, self.count = None, [], 0
 
         def start(self, tag, attributes):
-            element = Element(tag, dict(attributes), parser.parser.CurrentLineNumber, name)
+            line = parser.parser.CurrentLineNumber
+            element = Element(tag, dict(attributes), line, name, folder)
             self.count += 1
             if self.count > limits.elements:
                 raise element.error(f"is element {self.count}; at most {limits.elements} are read")
@@ -187,7 +198,7 @@ def read_xml(data: bytes, name: str, limits: FileLimits) -> Element:
 
     parser = defused.ElementTree.DefusedXMLParser(target=Target(), forbid_dtd=True)
     try:
-        parser.feed(data)
+        parser.feed(_well_formed(data))
         return parser.close()
     except defused.common.DefusedXmlException as error:
         line = parser.parser.CurrentLineNumber
@@ -203,6 +214,15 @@ def read_xml(data: bytes, name: str, limits: FileLimits) -> Element:
         if isinstance(error, LoadError):
             raise
         raise LoadError(f"cannot be read: {error}", source=name) from error
+
+
+def _well_formed(data: bytes) -> bytes:
+    """The bytes of a file, without zeros after the end, and with blanks before its declaration
+    behind it, where they keep the numbers of lines.
+    """
+    ended = data.rstrip(b"\0")
+    data = data if b"\0" in ended else ended
+    return LATE_DECLARATION.sub(rb"\1\3\2", data)
 
 
 def _defused():

@@ -36,7 +36,8 @@ jax.config.update("jax_enable_x64", True)
 from jaxjoints.dynamics.acceleration import accelerations  # noqa: E402
 from jaxjoints.dynamics.inverse import inverse_dynamics  # noqa: E402
 from jaxjoints.dynamics.joint_coordinates import mass_matrix, tree_forces  # noqa: E402
-from support.robots import in_mujoco, plain, robot  # noqa: E402
+from support.robots import in_mujoco, robot  # noqa: E402
+from support.urdf import plain  # noqa: E402
 
 HEADER = (
     *("robot", "speeds", "mass matrix", "Pinocchio", "MuJoCo", "accelerations", "Pinocchio"),

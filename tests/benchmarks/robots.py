@@ -1,14 +1,15 @@
-"""Robots from files: whether they load, fall for a second in both precisions, and agree.
+"""Robots from files, without contacts: how they move in both precisions, and beside others.
 
     python tests/benchmarks/robots.py FOLDER [--only PART,PART] [--batch 64] [--out robots.json]
 
 For each *.urdf below the folder, such as those of the package example-robot-data, and each MJCF
-*.xml, such as gymnasium's: bodies, joints, what is skipped or changed; one second from the zero
-pose under gravity with limits, damping, springs and armature, without contacts, steps of 1 ms, in
-float64 and float32; of URDF, poses of all links and accelerations at a random state beside
-Pinocchio's, without limits, friction and mimics, and of robots on the ground the coordinates a
-second later beside those of MuJoCo's Euler, in float64; environment-steps per second in float32
-beside MuJoCo's on one core. Prints a table, and writes what it found.
+*.xml, such as gymnasium's: one second from the zero pose under gravity with limits, damping,
+springs and armature, without contacts, steps of 1 ms, in float64 and float32; of URDF, poses of all
+links and accelerations at a random state beside Pinocchio's, without limits, friction and mimics,
+and of robots on the ground the coordinates a second later beside those of MuJoCo's Euler, in
+float64; environment-steps per second in float32 beside MuJoCo's on one core. Prints a table, and
+writes what it found. `files.py` tells what files have, what of it is left out, and how they move
+with contacts.
 """
 
 import argparse
@@ -28,12 +29,13 @@ jax.config.update("jax_enable_x64", True)
 import jaxjoints as jj  # noqa: E402
 from jaxjoints.models import LoadWarning, load_mjcf  # noqa: E402
 from support.mechanisms import single  # noqa: E402
-from support.robots import apart_from_euler, compare, loaded, plain  # noqa: E402
+from support.robots import apart_from_euler, compare, loaded  # noqa: E402
+from support.urdf import plain  # noqa: E402
 
 DT, STEPS = 1e-3, 1000
 SCHEME = jj.SemiImplicitEuler()
 HEADER = (
-    *("robot", "bodies", "joints", "q", "skipped", "changed", "ok", "joint errors"),
+    *("robot", "bodies", "joints", "q", "ok", "joint errors"),
     *("ok in float32", "residual", "apart after 0.1 s", "after 1 s"),
     *("poses - Pinocchio", "q̈ - Pinocchio", "q - MuJoCo's Euler", "steps/s", "MuJoCo steps/s"),
 )
@@ -115,8 +117,6 @@ def examine(path, batch):
         "bodies": len(system.topology.bodies),
         "joints": len(system.topology.joints),
         "q": system.coordinates,
-        "skipped": [line.split(" (")[0] for line in model.skipped],
-        "changed": list(model.notes),
     }
     row["poses"], row["accelerations"], row["euler"] = agreement
     row["float64"], exact = simulate(system, state, 2)
@@ -136,8 +136,6 @@ def line(row):
     yes = {name: "yes" if row[name]["ok"] else "**no**" for name in ("float64", "float32")}
     cells = [
         *(row[name] for name in ("robot", "bodies", "joints", "q")),
-        ", ".join(row["skipped"]),
-        len(row["changed"]),
         yes["float64"],
         shown(row["float64"]["error"]),
         yes["float32"],

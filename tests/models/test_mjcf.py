@@ -520,6 +520,12 @@ def test_what_is_skipped_is_listed_once():
         load_mjcf(text, strict=True)
 
 
+WEDGE = "\n".join(
+    [
+        *(f"v {point}" for point in ("0 0 0", "1 0 0", "0 1 0", "0 0 1")),
+        *(f"f {corners}" for corners in ("1 3 2", "1 2 4", "2 3 4", "1 4 3")),
+    ]
+)
 BODY = '<worldbody><body name="{}"><joint/><geom size="0.1"/></body></worldbody>'
 BAD = {
     "no xml": ("<mujoco", "is no well-formed XML"),
@@ -577,12 +583,47 @@ def test_includes_are_followed_inside_the_roots_alone(tmp_path):
             load_mjcf(f'<mujoco><include file="{name}"/></mujoco>', roots=[inner])
 
 
+def test_files_are_found_beside_the_model_or_else_beside_the_included_file(tmp_path):
+    """As MuJoCo finds them, with both separators."""
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    model = tmp_path / "robot.xml"
+    model.write_text('<mujoco><include file="parts\\arm.xml"/></mujoco>')
+    (parts / "arm.xml").write_text(
+        """<mujocoinclude><compiler meshdir="nowhere"/><include file="body.xml"/>
+          <asset><mesh name="m" file="wedge.obj"/></asset></mujocoinclude>"""
+    )
+    body = (
+        "<mujocoinclude>"
+        + BODY
+        + '<worldbody><geom type="mesh" mesh="m" contype="0" conaffinity="0"/></worldbody>'
+    )
+    body += "</mujocoinclude>"
+    (parts / "body.xml").write_text(body.format("beside the arm"))
+    (parts / "wedge.obj").write_text(WEDGE)
+    names = ["beside the arm", "beside the model"]
+    for name in names:
+        m = mujoco.MjModel.from_xml_path(str(model))
+        assert m.body(1).name == name and m.nmesh == 1
+        read = load_mjcf(model, roots=[tmp_path])
+        assert read.builder.bodies == (name,)
+        assert len(read.visuals) == 2
+        # What stands beside the model is taken first.
+        (tmp_path / "body.xml").write_text(body.format(names[1]))
+    with pytest.raises(LoadError, match="'parts/wedge.obj': there is no such file"):
+        load_mjcf('<mujoco><asset><mesh file="parts/wedge.obj"/></asset></mujoco>', roots=[parts])
+
+
+def test_a_body_without_geoms_moves_in_a_medium():
+    body = '<body name="a"><joint/><inertial pos="0 0 1" mass="1" diaginertia="1 1 1"/></body>'
+    text = f'<mujoco><option density="1"/><worldbody>{body}</worldbody></mujoco>'
+    assert load_mjcf(text).builder.bodies == ("a",)
+    assert not load_mjcf('<mujoco><option density="1"/></mujoco>').builder.bodies
+
+
 def test_a_mesh_is_handed_over_from_the_roots(tmp_path):
     (tmp_path / "meshes").mkdir()
-    points = ["0 0 0", "1 0 0", "0 1 0", "0 0 1"]
-    faces = ["1 3 2", "1 2 4", "2 3 4", "1 4 3"]
-    lines = [f"v {p}" for p in points] + [f"f {f}" for f in faces]
-    (tmp_path / "meshes" / "wedge.obj").write_text("\n".join(lines))
+    (tmp_path / "meshes" / "wedge.obj").write_text(WEDGE)
     text = """<mujoco><compiler meshdir="meshes"/>
       <asset><mesh file="wedge.obj" scale="0.1 0.1 0.1"/></asset>
       <worldbody><body name="a"><joint/><geom type="mesh" mesh="wedge"/></body></worldbody>

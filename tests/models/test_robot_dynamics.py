@@ -15,7 +15,8 @@ pin = pytest.importorskip("pinocchio")
 mujoco = pytest.importorskip("mujoco")
 
 from support.cases import mostly_slow  # noqa: E402
-from support.robots import in_mujoco, plain, robot  # noqa: E402
+from support.robots import in_mujoco, robot  # noqa: E402
+from support.urdf import plain  # noqa: E402
 
 EXACT = 1e-11  # matrices and forces, relative to the largest
 SOLVED = 1e-8  # accelerations, and the efforts for them, relative to the largest

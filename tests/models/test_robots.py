@@ -7,7 +7,8 @@ import pytest
 pinocchio = pytest.importorskip("pinocchio")
 
 from support.cases import mostly_slow  # noqa: E402
-from support.robots import compare, loaded, plain  # noqa: E402
+from support.robots import compare, loaded  # noqa: E402
+from support.urdf import plain  # noqa: E402
 
 EXACT = 1e-12  # poses
 SOLVED = 1e-8  # accelerations, relative to the largest

@@ -277,6 +277,48 @@ def test_inertias_that_no_body_has_are_told():
     np.testing.assert_allclose(np.diag(system.inertia[:, :, 0]), [0.2, 0.2, 0.4])
 
 
+def test_a_spherical_joint_is_a_ball_whose_limit_is_listed():
+    """An extension of PyBullet and MuJoCo."""
+    more = '<limit lower="-1" upper="1" effort="3"/><dynamics damping="0.5" friction="0.25"/>'
+    text = robot(link("base", None), link("a"), joint("neck", "spherical", "base", "a", more=more))
+    with pytest.warns(LoadWarning):
+        model = load_urdf(text)
+    assert model.skipped == ("limit of spherical joint 'neck' (in line 4)",)
+    (note,) = model.notes
+    assert note.startswith("joint 'neck': dynamics acts on the coordinates of the ball joint")
+    system, state = model.build()
+    neck = system.joint("neck")
+    assert isinstance(neck.coupling, jj.Ball) and neck.max_effort is None
+    assert [type(law).__name__ for law in neck.laws] == ["Damping", "DryFriction"] * 3
+    np.testing.assert_array_equal(state.q, [0.0] * 3)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"\n\n", b""), (b"\xef\xbb\xbf \r\n\n", b""), (b"", b"\n\0"), (b"\n\n", b"\0\0")],
+    ids=["blanks", "mark and blanks", "zero", "both"],
+)
+def test_blanks_before_the_declaration_and_zeros_after_the_end_are_passed_over(
+    before, after, tmp_path
+):
+    """As other readers do; lines keep their numbers."""
+    path = tmp_path / "a.urdf"
+    good, bad = (robot(link("a", mass)) for mass in (1.0, -1.0))
+    path.write_bytes(before + b'<?xml version="1.0"?>' + good.encode() + after)
+    assert load_urdf(path, floating=True).builder.bodies == ("a",)
+    path.write_bytes(before + b'<?xml version="1.0"?>' + bad.encode() + after)
+    line = before.count(b"\n") + 2
+    with pytest.raises(LoadError, match=f"line {line}, mass: value -1"):
+        load_urdf(path)
+
+
+def test_zeros_and_text_after_the_end_are_no_xml(tmp_path):
+    path = tmp_path / "a.urdf"
+    path.write_bytes(robot(link("a")).encode() + b"\0<robot/>")
+    with pytest.raises(LoadError, match="is no well-formed XML"):
+        load_urdf(path)
+
+
 def test_what_is_skipped_is_listed_once():
     text = robot(
         link("base", None),
@@ -433,7 +475,7 @@ BAD = {
     ),
     "crossed limits": (
         robot(*BASE, joint("j", "revolute", "base", "a", more='<limit lower="1" upper="0"/>')),
-        "lower 1 must not be above upper 0",
+        "lower 1 must not be above upper 0; leave both out",
     ),
     "negative damping": (
         robot(*BASE, joint("j", "revolute", "base", "a", more='<dynamics damping="-1"/>')),

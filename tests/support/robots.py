@@ -1,6 +1,5 @@
 """Robots from URDF files beside Pinocchio, which has to be installed to import this."""
 
-import re
 import warnings
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
@@ -11,20 +10,7 @@ import pinocchio as pin
 import jaxjoints as jj
 from jaxjoints.models import LoadWarning, Model, load_urdf
 from support.accelerations import rates
-
-
-def without(text, *tags):
-    """URDF without elements of these tags."""
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    for tag in tags:
-        text = re.sub(rf"<{tag}\b[^>]*?/>", "", text)
-        text = re.sub(rf"<{tag}\b[^>]*?>.*?</{tag}>", "", text, flags=re.DOTALL)
-    return text
-
-
-def plain(text):
-    """URDF without what is no mechanism."""
-    return without(text, "visual", "collision", "gazebo", "transmission", "ros2_control", "sensor")
+from support.urdf import without
 
 
 def loaded(source, **options):

@@ -1,4 +1,6 @@
-"""URDF written in tests: links and joints as text."""
+"""URDF as text: links and joints written in tests, and files without some of their elements."""
+
+import re
 
 
 def robot(*parts, name="robot"):
@@ -22,3 +24,17 @@ def joint(name, kind, parent, child, xyz="0 0 0", rpy="0 0 0", axis="0 0 1", mor
     ends = f'<parent link="{parent}"/><child link="{child}"/>'
     origin = f'<origin xyz="{xyz}" rpy="{rpy}"/>'
     return f'<joint name="{name}" type="{kind}">{ends}{origin}{along}{more}</joint>'
+
+
+def without(text, *tags):
+    """URDF without elements of these tags."""
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    for tag in tags:
+        text = re.sub(rf"<{tag}\b[^>]*?/>", "", text)
+        text = re.sub(rf"<{tag}\b[^>]*?>.*?</{tag}>", "", text, flags=re.DOTALL)
+    return text
+
+
+def plain(text):
+    """URDF without what is no mechanism."""
+    return without(text, "visual", "collision", "gazebo", "transmission", "ros2_control", "sensor")
