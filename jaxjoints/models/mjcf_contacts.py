@@ -39,6 +39,8 @@ class _Contacts:
         self.names = reader.names["GEOM"]
         # Of each mesh that touches, once.
         self.hulls: dict[int, shapes.ConvexMesh | None] = {}
+        # How often two geoms touch: a file may pair them twice, and MuJoCo then has two contacts.
+        self.paired: Counter = Counter()
 
     def add(self, wanted: bool | str) -> None:
         """See `add_contacts`."""
@@ -131,8 +133,10 @@ class _Contacts:
             if shape_C is None or shape_D is None or shapes.candidates(shape_C, shape_D) is None:
                 return False
             surface = self._surface(one, other) if pair is None else self._surface_of_pair(pair)
+            name = f"{self.assembly.prefix}{self.names[other]} on {self.names[one]}"
+            self.paired[name] += 1
             self.assembly.builder.contact(
-                f"{self.assembly.prefix}{self.names[other]} on {self.names[one]}",
+                name + "'" * (self.paired[name] - 1),
                 *(shape_C, shape_D),
                 child=child,
                 parent=parent,

@@ -150,7 +150,7 @@ class Prepared:
                 continue
             if path is not None:
                 return path
-        raise element.error(f"file {shown(name)}: {problem}")
+        raise element.error(f"file {shown(places[0][0])}: {problem}")
 
     def _text(self, root: Element) -> str:
         """The elements as XML, those of the main file on their lines."""

@@ -614,6 +614,21 @@ def test_files_are_found_beside_the_model_or_else_beside_the_included_file(tmp_p
         load_mjcf('<mujoco><asset><mesh file="parts/wedge.obj"/></asset></mujoco>', roots=[parts])
 
 
+def test_geoms_that_are_paired_twice_have_two_contacts():
+    """As in MuJoCo."""
+    text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1" contype="0"/>
+      <body pos="0 0 0.1"><freejoint/><geom name="ball" size="0.1" conaffinity="0"/></body>
+      </worldbody><contact><pair geom1="floor" geom2="ball" condim="1"/>
+      <pair geom1="floor" geom2="ball" friction="0.5"/></contact></mujoco>"""
+    m = mujoco.MjModel.from_xml_string(text)
+    d = mujoco.MjData(m)
+    mujoco.mj_step(m, d)
+    read = load_mjcf(text, contacts=True)
+    assert len(read.builder._contacts) == d.ncon == 2
+    system, _ = read.build()
+    assert system.topology.contacts == ("ball on floor", "ball on floor'")
+
+
 def test_a_body_without_geoms_moves_in_a_medium():
     body = '<body name="a"><joint/><inertial pos="0 0 1" mass="1" diaginertia="1 1 1"/></body>'
     text = f'<mujoco><option density="1"/><worldbody>{body}</worldbody></mujoco>'
