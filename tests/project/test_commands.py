@@ -55,6 +55,14 @@ SMALLEST = {
         Run('--only "three-link chain"', ("mujoco",), sweep=True),
         Run("--turning 100 --seconds 0.01", sweep=True),
     ],
+    "tests/benchmarks/files.py": [
+        Run(
+            "ASSETS DATA --only inverted_pendulum,panda_arm --without double"
+            " --build panda --simulate pendulum --floating panda --seconds 0.01 --batch 2"
+            " --out OUT.json --table OUT.md",
+            ("gymnasium", "mujoco", "defusedxml"),
+        )
+    ],
     "tests/benchmarks/first_answer.py": [Run("--cases hinge --programs step")],
     "tests/benchmarks/friction.py": [Run("--count 4 --links 1", sweep=True)],
     "tests/benchmarks/fuzz.py": [
