@@ -15,21 +15,25 @@ from jax import Array
 
 from ..algebra.calls import public
 from ..algebra.compiler import is_traced, materialize
+from ..algebra.dense import multiply_transposed
 from ..algebra.options import brief, plain_numbers
 from ..algebra.places import take
-from ..algebra.pytree import expand_trailing
+from ..algebra.pytree import expand_trailing, replace
 from ..algebra.spatial import cross, matvec, quat_rotate, quat_rotate_inverse
 from ..assembly.group_rows import Interval
 from ..assembly.problem import row_problem, row_rates
 from ..assembly.targets import Instant
 from ..laws.drives import Armature
 from ..model.batch import batch_shape
+from ..model.groups import JointGroup, TransmissionGroup
 from ..model.kinematics import (
     Mechanism,
     body_twists,
     coordinate_indices,
+    coordinate_speeds,
     moving_bodies,
     system_kinematics,
+    transmission_rows,
     with_world,
 )
 from ..model.state import Control, State
@@ -58,7 +62,10 @@ def speeds_of(system: System, state: State) -> Array:
 
 @public
 def mass_matrix(system: System, state: State) -> Array:
-    """M of the kinetic energy ½ νᵀ M ν, armatures of the tree's joints included.
+    """M of the kinetic energy ½ νᵀ M ν, armatures included.
+
+    An armature I of a value s of a transmission, or of a coordinate s of a joint that closes a
+    loop, adds I ∂ṡ/∂ν ∂ṡ/∂νᵀ.
 
     Returns: shape (speeds, speeds, *batch), rows and columns in the order of `spanning_tree`
     Source: Featherstone, Rigid Body Dynamics Algorithms, chapter 6.
@@ -161,7 +168,11 @@ def _mass_matrix(system: System, state: State) -> Array:
     tree = spanning_tree(system)
     M = _of_composite_bodies(mechanism, tree, state)
     first = np.arange(len(tree.coordinates))
-    return M.at[first, first].add(_armatures(mechanism, tree, state))
+    M = M.at[first, first].add(_armatures(mechanism, tree, state))
+    if not _is_geared(mechanism.system, tree):
+        return M
+    W, inertia = _geared_columns(mechanism, tree, state)
+    return M + _across_geared(W, inertia[:, None] * W)
 
 
 def _armatures(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
@@ -169,11 +180,68 @@ def _armatures(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
     batch = state.time.shape
     armature = jnp.zeros((mechanism.system.coordinates, *batch), state.position.dtype)
     for group in mechanism.system.groups:
-        for law in group.laws:
-            if isinstance(law, Armature):
-                at = coordinate_indices(group)[law.coordinate]
-                armature = armature.at[at].add(jnp.broadcast_to(law.inertia, (len(at), *batch)))
+        for law in _armatures_of(group):
+            at = coordinate_indices(group)[law.coordinate]
+            armature = armature.at[at].add(jnp.broadcast_to(law.inertia, (len(at), *batch)))
     return armature[np.array(tree.coordinates, int)]
+
+
+def _armatures_of(group: JointGroup | TransmissionGroup) -> list[Armature]:
+    """The armatures among a group's laws, 0 where a member is switched off."""
+    laws = [law for law in group.laws if isinstance(law, Armature)]
+    if group.enabled is None:
+        return laws
+    return [replace(law, inertia=jnp.where(group.enabled > 0, law.inertia, 0.0)) for law in laws]
+
+
+def _is_geared(system: System, tree: SpanningTree) -> bool:
+    """Whether a speed beside those of the tree has an armature; few systems pay for that."""
+    placing = {branch.joint for branch in tree.branches}
+    beside = [group for group in system.groups if not placing.issuperset(group.joints)]
+    return any(_armatures_of(group) for group in (*beside, *system.transmissions))
+
+
+def _geared(
+    mechanism: Mechanism, tree: SpanningTree, state: State, twist: Array
+) -> tuple[Array, Array]:
+    """Speeds beside those of the tree that have an armature, of coordinates that close loops and of
+    values of transmissions; and these armatures; (geared, *batch) each.
+
+    twist: of all bodies, world axes, (6, bodies, *batch)
+    """
+    system, kinematics = mechanism.system, system_kinematics(mechanism, state)
+    parts = [quat_rotate_inverse(state.quaternion, x) for x in jnp.split(twist, 2)]
+    twist, placing = with_world(jnp.concatenate(parts)), {x.joint for x in tree.branches}
+    none = jnp.zeros((0, *state.time.shape), twist.dtype)
+    speeds, inertias = [none], [none]
+
+    def add(laws, speed, members):
+        for law in laws:
+            shape = speed.shape[1], *state.time.shape
+            for found, x in ((speeds, speed[law.coordinate]), (inertias, law.inertia)):
+                found.append(take(jnp.broadcast_to(x, shape), members, 0))
+
+    for group, joint in zip(system.groups, kinematics.joints, strict=True):
+        closing = np.flatnonzero([j not in placing for j in group.joints])
+        add(_armatures_of(group), coordinate_speeds(group, joint, twist), closing)
+    for group in system.transmissions:
+        _, H = transmission_rows(mechanism, group, kinematics)
+        sides = zip(H, zip(*group.bodies, strict=True), strict=True)
+        speed = sum(multiply_transposed(side, twist[:, np.array(at)]) for side, at in sides)
+        add(_armatures_of(group), speed, np.arange(len(group.members)))
+    return jnp.concatenate(speeds), jnp.concatenate(inertias)
+
+
+def _geared_columns(mechanism: Mechanism, tree: SpanningTree, state: State) -> tuple[Array, Array]:
+    """`_geared` speeds for unit speeds ν, (geared, speeds, *batch), and armatures."""
+    along = partial(_geared, mechanism, tree, state)
+    J = columns(mechanism, tree, state)
+    return jax.vmap(along, in_axes=2, out_axes=(1, None))(J)
+
+
+def _across_geared(W: Array, x: Array) -> Array:
+    """Wᵀ x, (geared, speeds, *batch) and (geared, columns, *batch) to (speeds, columns, *batch)."""
+    return jnp.einsum("gi...,gj...->ij...", W, x, precision="highest")
 
 
 def _of_composite_bodies(mechanism: Mechanism, tree: SpanningTree, state: State) -> Array:
@@ -213,7 +281,16 @@ def _tree_forces(system: System, state: State, rates: Array) -> Array:
     angular = angular + cross(state.omega, _spin(mechanism, state))
     force = jnp.concatenate([linear, angular]) - _weights(mechanism, state)
     along, first = _along(mechanism, tree, state, force), len(tree.coordinates)
-    return along.at[:first].add(_armatures(mechanism, tree, state) * rates[:first])
+    along = along.at[:first].add(_armatures(mechanism, tree, state) * rates[:first])
+    if not _is_geared(mechanism.system, tree):
+        return along
+
+    def geared(state, speeds):
+        return _geared(mechanism, tree, state, world_twists(mechanism, tree, state, speeds))[0]
+
+    _, faster = jax.jvp(geared, (state, speeds), (moving_on(state), rates))
+    W, inertia = _geared_columns(mechanism, tree, state)
+    return along + _across_geared(W, (inertia * faster)[:, None])[:, 0]
 
 
 @jax.jit
@@ -234,7 +311,13 @@ def _coriolis_matrix(system: System, state: State) -> Array:
     B = cross(omega, inertia(turning)) - inertia(cross(omega, turning)) - cross(spin, turning)
     B = jnp.where(moving_bodies(system, state.time.ndim)[None, :, None], B, 0.0)
     force = _times_inertia(mechanism, state, rate)
-    return _contracted(J, force.at[3:].add(B / 2))
+    C = _contracted(J, force.at[3:].add(B / 2))
+    if not _is_geared(mechanism.system, tree):
+        return C
+    # Of M = Wᵀ I W, Wᵀ I Ẇ makes Ṁ - 2 C skew.
+    geared = partial(_geared_columns, mechanism, tree)
+    (W, inertia), (faster, _) = jax.jvp(geared, (state,), (moving_on(state),))
+    return C + _across_geared(W, inertia[:, None] * faster)
 
 
 @jax.jit

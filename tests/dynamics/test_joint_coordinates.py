@@ -25,6 +25,7 @@ from jaxjoints.dynamics import (
     speeds_of,
     tree_forces,
 )
+from jaxjoints.laws.transmissions import PolynomialRelation
 from jaxjoints.models import load_urdf
 from support import mechanisms, rbdl_instants
 from support.refusals import refused
@@ -201,3 +202,34 @@ def test_armatures_are_masses():
     bare, _ = mechanisms.chain(2)
     M, without = (jax.jit(partial(mass_matrix, x))(state) for x in (system, bare))
     np.testing.assert_allclose(M - without, 0.7 * np.eye(2), atol=EXACT)
+
+
+def geared(*laws):
+    """Two links with laws on the length of a tendon whose arms vary, and on how far the second link
+    is along x, which a joint measures that places nothing.
+    """
+    world = jj.SystemBuilder()
+    for i, axis in enumerate((mechanisms.Y, mechanisms.X)):
+        joint = {"parent": "0", "frame_D": (0.0, 0.0, -0.5)} if i else {}
+        world.body(str(i), mass=1.0 + i, inertia=(0.1, 0.2, 0.15), com=(0.1, 0.05, -0.2))
+        world.joint(str(i), jj.Hinge(axis), child=str(i), q=0.3 + 0.2 * i, qd=1.5 - i, **joint)
+    tendon = PolynomialRelation((1.0, 0.5), (0.4, 1.0), (0.1, 0.5, 0.8))
+    world.transmission("tendon", tendon, joints=("0", "1"), laws=laws)
+    world.joint("away", jj.Free(), child="1", laws=laws)
+    return world.build()
+
+
+@pytest.mark.slow
+def test_armatures_of_transmissions_and_beside_the_tree_are_masses_too():
+    inertia, rates = 0.7, np.array([0.4, -1.3])
+    (system, state), (bare, _) = geared(jj.Armature(inertia)), geared(jj.Damping(0.0))
+    M, h, v = (f(system, state) for f in (mass_matrix, bias_forces, speeds_of))
+    q = np.asarray(state.q)[:2]
+    bent = 0.5 + 1.6 * (0.4 * q[0] + q[1])
+    # Of the tendon, and of the second link's origin along x.
+    arms, along = np.array([1.0, 0.5]) - bent * np.array([0.4, 1.0]), site(system, "1")
+    along = along.jacobian(system, state)[0]
+    close(M - mass_matrix(bare, state), inertia * (np.outer(arms, arms) + np.outer(along, along)))
+    close(coriolis_matrix(system, state) @ v + gravity_forces(system, state), h)
+    close(tree_forces(system, state, rates), M @ rates + h)
+    close(M @ jax.jit(accelerations)(system, state).qdd[:2] + h, np.zeros(2), SOLVED)
