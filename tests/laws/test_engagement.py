@@ -1,6 +1,7 @@
 """Limits that engage and let go: ArtiSynth's sequences and scenes, chattering, derivatives."""
 
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from jax.test_util import check_grads
 from matplotlib.image import imread
 
 from jaxjoints import (
+    ContactFriction,
     ContactLimits,
     Engagement,
     Limits,
@@ -19,8 +21,10 @@ from jaxjoints import (
     Slider,
     SystemBuilder,
     replace,
+    rollout,
     step,
 )
+from jaxjoints.couplings.shapes import HalfSpace, Sphere
 from jaxjoints.laws.transmissions import Weighted
 from support import artisynth_scenes as scenes
 from support import mechanisms, oracle
@@ -29,6 +33,8 @@ from support.mechanisms import X
 
 SAME_POSE, SAME_MULTIPLIER = 1e-9, 1e-6
 SAME_TWIST = 1e-9
+# What the floor of a rough contact leaves [m, m/s].
+FLOOR = 1e-5
 # What a lock leaves of a speed of 0.5 m/s, a rounding of the mass in each step.
 HELD = 1e-11
 
@@ -230,6 +236,77 @@ def test_transmissions_engage_too():
         speeds.append((float(state.engagement[2]), float(info.qd.sum())))
     # 3 m/s reach 0.06 m in two steps; from the third on, the sum is held at rest.
     np.testing.assert_allclose(speeds, [(0, 3), (-1, 3), (-2, 0), (-3, 0)], atol=1e-9)
+
+
+# Of a ball on a contact that engages: gap, speed of the gap, gravity, and what it does.
+CONTACTS = np.array(
+    [
+        (0.015, -1.0, 9.81),  # falls into the ground, is pushed back and rests there
+        (0.015, -1.0, 0.0),  # likewise without weight
+        (-0.004, 0.5, 0.0),  # leaves
+        (-0.004, 0.1, 9.81),  # leaves too slowly to disengage, and is held above the ground
+    ]
+).T
+
+
+def by_rule(law, gap, speed, gravity, dt, steps):
+    """Gaps and E n after each step, (steps,) each: the rule of `Engagement` on one ball."""
+    found, E = [], float(gap <= 0)
+    for _ in range(steps):
+        speed -= dt * gravity
+        if E:
+            speed = max(speed, -law.erp * min(gap + law.engagement.tolerance, 0.0) / dt)
+        gap += dt * speed
+        E = float(law.engagement.after(E, gap, speed, 0.0, None))
+        found.append((gap, E))
+    return np.array(found).T
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*starts at")
+def test_a_contact_engages_and_lets_go_as_a_limit_does():
+    dt, steps, mu, along, mass = 0.01, 40, 0.3, 2.0, 2.0
+    law = ContactLimits(erp=0.3, engagement=Engagement(break_speed=0.2, tolerance=1e-3))
+    rubbing = [
+        ContactFriction(mu, coordinate=1, across=2),
+        ContactFriction(mu, coordinate=2, across=1),
+    ]
+    radius, world = 0.1, SystemBuilder()
+    for name, friction in (("smooth", []), ("rough", rubbing)):
+        world.body(name, mass=mass, inertia=(1e6, 1e6, 1e6))
+        world.contact(name, Sphere(radius), HalfSpace(), child=name, laws=[law, *friction])
+    system, _ = world.build()
+    gap, speed, gravity = CONTACTS
+    zero = np.zeros_like(gap)
+    system = replace(system, gravity=jnp.asarray([zero, zero, -gravity]))
+    pose, velocity = [zero, zero, radius + gap], [along + zero, zero, speed, zero, zero, zero]
+    state = system.state(
+        pose=dict.fromkeys(("smooth", "rough"), np.array(pose)),
+        velocity=dict.fromkeys(("smooth", "rough"), np.array(velocity)),
+    )
+    np.testing.assert_array_equal(state.engagement, np.broadcast_to(gap <= 0, (2, 4)))
+
+    def record(state, info):
+        return (
+            state.position[2] - radius,
+            state.engagement,
+            state.velocity[0],
+            info.contact_force[0],
+        )
+
+    run = partial(rollout, dt=dt, steps=steps, record=record)
+    _, found = jax.jit(run)(system, state)
+    found_gaps, engagement, speeds, forces = map(np.asarray, found)
+    expected = np.stack([by_rule(law, *one, dt, steps) for one in CONTACTS.T], axis=-1)
+    np.testing.assert_allclose(found_gaps[:, 0], expected[0], rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(engagement[:, 0], expected[1])
+    # Friction acts while the contact is engaged, and leaves what the floor of its rows leaves.
+    np.testing.assert_allclose(found_gaps[:, 1], expected[0], rtol=0, atol=FLOOR)
+    np.testing.assert_array_equal(engagement[:, 1], expected[1])
+    force, speeds = forces[:, 1], np.concatenate([np.full((1, 4), along), speeds[:, 1]])
+    before = np.concatenate([(gap <= 0)[None], expected[1][:-1] > 0])
+    assert (force[~before] == 0).all() and (force[:, 0] > 0).any()
+    np.testing.assert_allclose(-np.diff(speeds, axis=0), mu * force * dt / mass, atol=FLOOR)
 
 
 @jax.jit
