@@ -30,6 +30,7 @@ from jaxjoints import (
     SystemBuilder,
     Universal,
     coordinate_speeds,
+    energies,
     joint_errors,
     momentum,
     project,
@@ -252,24 +253,50 @@ def test_an_eccentric_wheel_keeps_its_speed():
     assert coordinate_speeds(system, final)[0] < 80.0
 
 
+@jax.jit
+def swung(system, state, dt, steps):
+    """The state after some steps and by how much the energy has changed, of each environment."""
+    final = jax.lax.fori_loop(0, steps, lambda _, x: step(system, x, dt=dt, scheme=TREE)[0], state)
+    return final, energies(system, final).total - energies(system, state).total
+
+
+# Angles of a gimbal and its spin: at its lock, into it, and past it by a hundredth.
+SWINGS = np.array(
+    [
+        ((0.2, np.pi / 2, 0.0), (1.0, -3.0, 2.0)),
+        ((0.0, np.pi / 2 - 0.4, 0.0), (0.0, 5.0, 0.0)),
+        ((0.0, np.pi / 2 - 0.4, 0.0), (0.05, 5.0, 0.05)),
+    ]
+)
+
+
+@pytest.mark.slow
 def test_a_gimbal_swings_through_its_lock_as_a_ball_does():
-    locked = jnp.array([0.2, np.pi / 2, 0.0])
-    spin, ends = np.array([1.0, -3.0, 2.0]), []
+    """With the energy of a method of first order."""
+    angles, spins = np.moveaxis(SWINGS, 0, -1)
+    ends, lost = [], []
     for coupling in (Gimbal(), Ball()):
         world = SystemBuilder()
         world.body("bob", mass=1.0, inertia=(0.02, 0.03, 0.05), com=(0.1, 0.0, -0.4))
-        q = np.asarray(coupling.coordinates(Gimbal().pose(locked)))
-        world.joint("pivot", coupling, child="bob", q=q)
-        system, state = world.build()
-        velocity = np.cross(spin, np.asarray(state.position[:, 0]))
+        world.joint("pivot", coupling, child="bob")
+        system, _ = world.build()
+        q = [coupling.coordinates(Gimbal().pose(jnp.asarray(x))) for x in angles.T]
+        state = system.state(q={"pivot": np.stack(q, axis=-1)})
+        velocity = np.cross(spins, np.asarray(state.position[:, 0]), axis=0)
         state = replace(
-            state, omega=jnp.asarray(spin)[:, None], velocity=jnp.asarray(velocity)[:, None]
+            state, omega=jnp.asarray(spins)[:, None], velocity=jnp.asarray(velocity)[:, None]
         )
-        ends.append(rollout(system, state, dt=DT, steps=300, record_every=300, scheme=TREE)[0])
+        coarse, fine = (swung(system, state, DT / n, 300 * n) for n in (1, 2))
+        ends.append(coarse[0])
+        lost.append(fine[1] / coarse[1])
     gimbal, ball = ends
     assert np.abs(ball.position - state.position).max() > 0.1
     np.testing.assert_allclose(gimbal.position, ball.position, atol=1e-10)
     np.testing.assert_allclose(gimbal.omega, ball.omega, atol=1e-9)
+    np.testing.assert_allclose(lost, 0.5, atol=0.05)
+    # Straight through, or round by half a turn of the first angle.
+    assert gimbal.q[1, 1] > np.pi / 2 + 0.2
+    assert gimbal.q[1, 2] < np.pi / 2 - 0.2 and abs(gimbal.q[0, 2]) > 2.5
 
 
 @pytest.mark.slow
