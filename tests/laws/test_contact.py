@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import jaxjoints as jj
-from support.differences import central
+from support.differences import central, points_about, slopes_between
 
 G, DT, STEPS = 9.81, 5e-3, 100
 SLOPE = np.arctan(0.5)
@@ -222,21 +222,15 @@ def thrown(numbers):
     return jnp.concatenate([x[:, 0] for x in (final.position, final.velocity, final.omega)])
 
 
-def flight():
+def flight(**surface):
     world = jj.SystemBuilder()
     body = world.body("ball", mass=1.0, inertia=(0.02,) * 3, pose=(0.0, 0.0, 1.0))
-    world.contact(
-        "ground",
-        jj.shapes.Sphere(0.25),
-        jj.shapes.HalfSpace(),
-        child=body,
-        friction=0.3,
-        restitution=0.5,
-    )
+    ball, ground = jj.shapes.Sphere(0.25), jj.shapes.HalfSpace()
+    world.contact("ground", ball, ground, child=body, friction=0.3, **surface)
     return world.build()
 
 
-FLIGHT = flight()
+FLIGHT, SOFT_FLIGHT = flight(restitution=0.5), flight(stiffness=2e3, damping=5.0)
 
 
 @pytest.fixture(scope="module")
@@ -256,3 +250,81 @@ def test_derivatives_through_an_impact_are_finite_differences(slopes, friction):
     # All count but the friction of a ball with grip.
     counts = np.abs(expected).max(axis=1) > 1e-2
     assert np.array_equal(counts, [True] * 4 + [friction < 0.1] + [True] * 2)
+
+
+def on_soft_ground(numbers):
+    """Where a ball is and how it moves, from its speeds along x, z and about y, the stiffness and
+    the damping of the ground, friction, radius, height, mass, inertia and gravity.
+    """
+    vx, vz, spin, stiffness, damping, friction, radius, height, mass, inertia, gravity = numbers
+    system, state = SOFT_FLIGHT
+    geometry = jj.Contact(jj.shapes.Sphere(radius), jj.shapes.HalfSpace())
+    stop, *along = system.contact("ground").laws
+    along = (jj.replace(law, friction=friction) for law in along)
+    laws = jj.replace(stop, stiffness=stiffness, damping=damping), *along
+    zero = jnp.zeros_like(vx)
+    state = jj.replace(
+        state,
+        position=jnp.stack([zero, zero, height])[:, None],
+        velocity=jnp.stack([vx, zero, vz])[:, None],
+        omega=jnp.stack([zero, spin, zero])[:, None],
+    )
+    system = jj.replace(
+        system.with_contact("ground", geometry=geometry, laws=laws),
+        mass=mass[None],
+        inertia=inertia * jnp.eye(3)[:, :, None],
+        gravity=jnp.stack([zero, zero, -gravity]),
+    )
+    final, (gap, ok) = jj.rollout(
+        system, state, dt=DT, steps=120, record=lambda s, i: (s.position[2, 0] - radius, i.ok)
+    )
+    found = jnp.concatenate([x[:, 0] for x in (final.position, final.velocity, final.omega)])
+    return found, (gap, ok)
+
+
+@pytest.fixture(scope="module")
+def soft_slopes():
+    """The Jacobian of where such a ball ends, and the values of `on_soft_ground` for many balls."""
+    jacobian = jax.jacrev(lambda numbers: on_soft_ground(numbers)[0])
+    return jax.jit(jacobian), jax.jit(jax.vmap(on_soft_ground))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damping", [5.0, 70.0], ids=["leaves", "rests"])
+def test_derivatives_through_an_impact_on_soft_ground_are_finite_differences(soft_slopes, damping):
+    """From before the ball meets the ground until it has left it, or rests."""
+    jacobian, values = soft_slopes
+    at = np.array([0.7, -2.0, 1.5, 2e3, damping, 0.3, 0.25, 0.9, 1.0, 0.02, G])
+    steps = 1e-5 * np.maximum(np.abs(at), 0.1)
+    found, (gap, ok) = values(jnp.asarray(np.concatenate([at[None], points_about(at, steps)])))
+    assert ok.all() and gap[0, 0] > 0.5 and gap[0].min() < -0.01
+    assert gap[0, -1] > 0.1 if damping < 70 else abs(gap[0, -1] + at[8] * G / 2e3) < 1e-4
+    expected = slopes_between(found[1:], steps)
+    np.testing.assert_allclose(jacobian(jnp.asarray(at)).T, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_an_impact_without_restitution_does_not_rebound():
+    """Of a ball that falls, and of one that is thrown with spin, at all speeds and frictions."""
+    world, (speeds, frictions) = (
+        jj.SystemBuilder(),
+        10 ** np.random.default_rng(0).uniform([[-2.0], [-2.0]], [[1.5], [0.3]], (2, 64)),
+    )
+    ball, ground = jj.shapes.Sphere(RADIUS), jj.shapes.HalfSpace()
+    velocities = {"falls": (0.0,) * 6, "spins": (2.0, 1.0, -1.0, 5.0, 30.0, -4.0)}
+    for i, (name, velocity) in enumerate(velocities.items()):
+        place = (0.0, 5.0 * i, RADIUS + DROP)
+        world.body(name, mass=MASS, inertia=(ROUND,) * 3, pose=place, velocity=velocity)
+        world.contact(name, ball, ground, child=name, friction=0.5)
+    system, state = world.build()
+    for name in velocities:
+        stop, *along = system.contact(name).laws
+        along = (jj.replace(law, friction=jnp.asarray(frictions)) for law in along)
+        system = system.with_contact(name, laws=(stop, *along))
+    state, scale = jj.replicate(state, len(speeds)), jnp.asarray(speeds)[None, None]
+    state = jj.replace(state, velocity=state.velocity * scale, omega=state.omega * scale)
+    options = {"dt": DT, "steps": STEPS, "record": lambda s, i: (s.velocity[2], i.ok)}
+    _, (upwards, ok) = jax.jit(partial(jj.rollout, **options))(system, state)
+    assert ok.all()
+    impact = -np.min(upwards, axis=0)
+    assert (np.max(upwards, axis=0) < 1e-6 * impact).all()
