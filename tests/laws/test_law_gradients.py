@@ -28,6 +28,7 @@ from jaxjoints import (
     Rope,
     SemiImplicitEuler,
     Servo,
+    Slider,
     SpringDamper,
     SystemBuilder,
     Translation,
@@ -35,7 +36,7 @@ from jaxjoints import (
     replicate,
     step,
 )
-from jaxjoints.laws.transmissions import SwingCone
+from jaxjoints.laws.transmissions import PolynomialRelation, SwingCone, Weighted
 from support.differences import MOTION, central, pushed
 
 DT = 1e-2
@@ -232,3 +233,67 @@ def test_a_joint_whose_ends_meet_leaves_a_body_to_fall_freely(name):
     for some, every in zip(found, expected, strict=True):
         np.testing.assert_array_equal(some[..., 1], every[..., 1])
     assert np.abs(by_mass).max() > 1e-6
+
+
+def two_sliders(transmission, laws):
+    """Blocks "a" and "b" on rails, and a transmission between them, which held nothing."""
+    world = SystemBuilder(gravity=(0.3, -0.2, 0.5))
+    for name, axis, qd in (("a", (1.0, 0.0, 0.0), 0.4), ("b", (0.0, 1.0, 0.0), -0.8)):
+        world.body(name, mass=2.0, inertia=(0.1, 0.1, 0.1))
+        world.joint(name, Slider(axis), child=name, q=0.0, qd=qd)
+    if transmission is not None:
+        world.transmission("of", transmission, joints=("a", "b"), laws=laws)
+    return world.build()
+
+
+ARMS, CENTRE = Weighted((1.0, 0.5)), PolynomialRelation((1.0, 0.5), (1.0, -2.0), (0.0, 0.0, 3.0))
+# A transmission, its laws, and whether its value is made one of no slope by its arms or follower.
+NO_ARMS = {
+    "held tendon of no arms": (ARMS, [], "weights"),
+    "tendon of no arms at its end": (ARMS, [Limits(upper=-0.1)], "weights"),
+    "spring on a tendon of no arms": (ARMS, [SpringDamper(50.0, 2.0, 0.3)], "weights"),
+    "friction and armature of no arms": (ARMS, [DryFriction(2.0), Armature(3.0)], "weights"),
+    "held dead centre": (CENTRE, [], "follower"),
+    "soft end of a dead centre": (CENTRE, [Limits(lower=0.1, stiffness=40.0)], "follower"),
+}
+
+
+@cache
+def sliding_freely():
+    """Speeds of the two sliders after a step without a transmission, (3, bodies)."""
+    return np.asarray(step(*two_sliders(None, ()), dt=DT)[0].velocity)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NO_ARMS)
+def test_a_transmission_of_no_slope_leaves_its_joints_alone(name):
+    """Its derivatives are finite, and its neighbour in a batch has those that it has without it."""
+    transmission, laws, arms = NO_ARMS[name]
+    system, state = two_sliders(transmission, laws)
+    weights = jnp.array([1.0, 2.0, 3.0])
+
+    @jax.jit
+    def slopes(shares):
+        start = replicate(state, 2)
+        bare = system.transmission("of").transmission
+        changed = replace(bare, **{arms: getattr(bare, arms)[:, None] * shares[None]})
+
+        def seen(transmission, mass, position, velocity):
+            given = system.with_transmission("of", transmission=transmission)
+            given = replace(given, mass=mass)
+            moved = replace(start, position=position, velocity=velocity)
+            final, info = step(given, moved, dt=DT)
+            motion = jnp.sum(final.position + final.velocity, axis=1)
+            return jnp.sum(weights @ motion), (final.velocity, info.ok)
+
+        numbers = changed, system.mass, start.position, start.velocity
+        return jax.value_and_grad(seen, argnums=(0, 1, 2, 3), has_aux=True)(*numbers)
+
+    (_, (speed, ok)), found = slopes(jnp.array([0.0, 1.0]))
+    (_, (speeds, _)), expected = slopes(jnp.array([1.0, 1.0]))
+    assert ok.all()
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(found))
+    np.testing.assert_allclose(speed[..., 0], sliding_freely(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(speed[..., 1], speeds[..., 1])
+    for some, every in zip(found[2:], expected[2:], strict=True):
+        np.testing.assert_array_equal(some[..., 1], every[..., 1])
