@@ -226,3 +226,48 @@ def test_the_forces_of_the_last_step_do_not_grow_in_those_that_follow():
     size = lambda tree: np.sqrt(sum(np.sum(np.square(x)) for x in jax.tree.leaves(tree)))  # noqa: E731
     assert 1e-3 * size(changes) < size(forces) < size(changes)
     assert size(moved) < 1e-7 * size(changes)
+
+
+@pytest.mark.slow
+def test_gradients_are_finite_where_passes_end_unsolved():
+    """One Newton step in each pass, for a box thrown on its edge and balls that fall on each other;
+    beside them in the batch the same bodies high above the ground.
+    """
+    world, radius = jj.SystemBuilder(), 0.1
+    box, ball, ground = jj.shapes.Box(tuple(SIZE)), jj.shapes.Sphere(radius), jj.shapes.HalfSpace()
+    tilted = ((0.0, 0.0, 0.11), (0.96, 0.28, 0.0, 0.0))
+    thrown = (1.0, -0.5, -3.0, 4.0, -6.0, 2.0)
+    world.body("box", mass=MASS, inertia=INERTIA, pose=tilted, velocity=thrown)
+    world.contact("box", box, ground, child="box", friction=0.6)
+    for i in range(3):
+        place = (0.03 * i, 1.0, 2.0 * radius * i + radius)
+        speed = (0.5 * i, 0.0, -1.0 - i, 0.0, 3.0, 0.0)
+        world.body(str(i), mass=10.0**i, inertia=(4e-3 * 10.0**i,) * 3, pose=place, velocity=speed)
+        below = {"parent": str(i - 1)} if i else {}
+        world.contact(str(i), ball, ball if i else ground, child=str(i), friction=0.6, **below)
+    system, state = world.build()
+    scheme = jj.SemiImplicitEuler(solver=jj.Newton(iterations=1, passes=3))
+
+    @jax.jit
+    def slopes(heights):
+        start = jj.replicate(state, 2)
+        position = start.position + jnp.array([0.0, 0.0, 1.0])[:, None, None] * heights[None, None]
+
+        def seen(mass, gravity, position, velocity, omega):
+            given = jj.replace(system, mass=mass, gravity=gravity)
+            moved = jj.replace(start, position=position, velocity=velocity, omega=omega)
+            final, info = jj.rollout(
+                given, moved, dt=DT, steps=8, scheme=scheme, record=lambda _, info: info
+            )
+            parts = final.position, final.velocity, final.omega
+            return sum(jnp.sum(jnp.sin(x)) for x in parts), info
+
+        numbers = system.mass, system.gravity, position, start.velocity, start.omega
+        return jax.value_and_grad(seen, argnums=(0, 1, 2, 3, 4), has_aux=True)(*numbers)
+
+    (_, info), found = slopes(jnp.array([0.0, 50.0]))
+    _, expected = slopes(jnp.array([50.0, 50.0]))
+    assert info.residual[:, 0].max() > 1e-2 and info.residual[:, 1].max() < 1e-9
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(found))
+    for some, every in zip(found[2:], expected[2:], strict=True):
+        np.testing.assert_array_equal(some[..., 1], every[..., 1])
