@@ -35,6 +35,11 @@ class ContactLimits(Limits):
     Other fields: as in `Limits`, lower 0 and no upper
 
     Source: ODE's manual, dSurfaceParameters (bounce, bounce_vel, motionN).
+
+    >>> ground = ContactLimits(restitution=0.5, erp=0.2, cfm=0.0)
+    >>> at = CoordinateState(q=jnp.array(0.0), dt=jnp.array(0.125), qd=jnp.array(-4.0))
+    >>> print(-ground.force(at).bias)  # least speed after it came down at 4 m/s
+    2.0
     """
 
     lower: Array | float | None = 0.0
@@ -98,6 +103,12 @@ class ContactFriction(Law):
         pyramid, which bounds each tangent by itself
 
     Source: ODE's manual, dSurfaceParameters (mu, slip, motion, rho; pyramid and box friction).
+
+    >>> tangent = ContactFriction(friction=0.5, friction_force=2.0, coordinate=1)
+    >>> at = CoordinateState(q=jnp.array(0.0), dt=jnp.array(0.125), gap=jnp.array(0.0))
+    >>> bound = tangent.force(at)
+    >>> print(bound.mu * 10.0 + bound.upper / at.dt)  # pressed on by 10 N: 0.5 · 10 + 2
+    7.0
     """
 
     friction: Array | float = 0.0

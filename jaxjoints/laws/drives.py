@@ -24,6 +24,11 @@ class Motor(Law):
 
     speed: target speed [m/s or rad/s]; `Control.target_speed` replaces it where given
     effort: largest force [N or N m]; cfm: change of speed per unit force, as in ODE
+
+    >>> at = CoordinateState(q=jnp.array(0.0), dt=jnp.array(0.125))
+    >>> drive = Motor(speed=3.0, effort=5.0).force(at)
+    >>> print(-drive.bias, drive.upper / at.dt)  # its speed, its largest force
+    3.0 5.0
     """
 
     speed: Array | float
@@ -54,6 +59,11 @@ class Servo(Law):
     effort: largest force [N or N m]. None: the `max_effort` of its joint, unlimited without that
     target: [m or rad], target_speed: [m/s or rad/s], both at the end of the step; `Control.target`
         and `Control.target_speed` replace them where given
+
+    >>> at = CoordinateState(q=jnp.array(0.25), dt=jnp.array(0.125))
+    >>> push = Servo(stiffness=40.0, damping=2.0, target=0.5).force(at)
+    >>> print(push.impulse / at.dt)  # at rest: 40 N/m · 0.25 m
+    10.0
     """
 
     stiffness: Array | float
@@ -100,6 +110,12 @@ class Armature(Law):
     The effort is -inertia q̈, with q̈ the mean acceleration of the coordinate over the step.
 
     inertia: [kg or kg m²]; for a rotor its inertia times the square of the gear ratio
+
+    >>> rotor = Armature(0.0025 * 10.0**2)  # 0.0025 kg m² behind a gear of ratio 10
+    >>> at = CoordinateState(q=jnp.array(0.0), dt=jnp.array(0.125), qd=jnp.array(3.0))
+    >>> inert = rotor.force(at)
+    >>> print(inert.impulse - inert.augmented_stiffness * 5.0)  # [N m s] from 3 to 5 rad/s
+    -0.5
     """
 
     inertia: Array | float
@@ -119,7 +135,12 @@ class Armature(Law):
 
 @struct
 class Effort(Law):
-    """A constant force along a coordinate [N or N m]; `Control.effort` adds one that varies."""
+    """A constant force along a coordinate [N or N m]; `Control.effort` adds one that varies.
+
+    >>> at = CoordinateState(q=jnp.array(0.0), dt=jnp.array(0.5))
+    >>> print(Effort(5.0).force(at).impulse)  # 5 N over 0.5 s
+    2.5
+    """
 
     effort: Array | float
     coordinate: int = static(default=0, kw_only=True)

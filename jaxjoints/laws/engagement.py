@@ -24,6 +24,12 @@ class Engagement:
     tolerance: violation that is not corrected [m or rad]
 
     Source: ArtiSynth RigidBodyConstraint, breakSpeed, penetrationTol, rotaryLimitTol.
+
+    The first coordinate passes its lower bound, the second leaves it after two steps:
+
+    >>> q, qd = jnp.array([-0.1, 0.1]), jnp.array([-1.0, 1.0])
+    >>> print(Engagement().after(jnp.array([0.0, 2.0]), q, qd, lower=0.0, upper=None))
+    [1. 0.]
     """
 
     break_speed: Array | float = 0.0

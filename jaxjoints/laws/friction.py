@@ -14,7 +14,14 @@ from .law import CoordinateState, Law, check_numbers
 @renamed_fields(friction="friction_force")
 @struct
 class DryFriction(Law):
-    """Dry (Coulomb) friction: up to `friction_force` [N or N m] against the motion, or sticking."""
+    """Dry (Coulomb) friction: up to `friction_force` [N or N m] against the motion, or sticking.
+
+    >>> from jaxjoints import CoordinateState
+    >>> at = CoordinateState(q=jnp.array(0.0), dt=jnp.array(0.125))
+    >>> brake = DryFriction(4.0).force(at)
+    >>> print(brake.lower / at.dt, brake.upper / at.dt)  # [N]
+    -4.0 4.0
+    """
 
     friction_force: Array | float
     coordinate: int = static(default=0, kw_only=True)
@@ -44,6 +51,11 @@ class CoulombFriction(Law):
 
     friction: coefficient μ [1, or m where the friction is a moment and F a force]
     normal: another coordinate of the joint, without a law that always holds it
+
+    >>> foot = CoulombFriction(0.5, normal=2)
+    >>> bound = foot.force(CoordinateState(q=jnp.array(0.0), dt=jnp.array(0.125)))
+    >>> print(bound.mu * 10.0)  # largest friction [N] where the ground pushes with 10 N
+    5.0
     """
 
     friction: Array | float

@@ -35,6 +35,12 @@ class CoordinateState:
         without a target
     gap: value of the law's `normal` coordinate, None for a law without `normal`
     engaged: E of the law's `engagement`, None for a law without `engagement`
+
+    >>> from jaxjoints import SpringDamper
+    >>> at = CoordinateState(q=jnp.array(0.5), dt=jnp.array(0.125))
+    >>> pull = SpringDamper(stiffness=40.0).force(at)
+    >>> print(pull.impulse / at.dt)  # -40 N/m · 0.5 m
+    -20.0
     """
 
     q: Array
@@ -65,6 +71,17 @@ class Law(ABC):
         of the same type with the same numbers
     aims: for "target" and "target_speed" of a `Control` the field of the law that they replace
     engagement: decides after each step whether a one-sided `Bound` acts in the next, or None
+
+    >>> from jaxjoints import row_laws, struct
+    >>> @struct
+    ... class CubicSpring(Law):
+    ...     strength: Array  # [N/m³]
+    ...     kind: ClassVar[type] = row_laws.Linear
+    ...     def force(self, at):
+    ...         return row_laws.Linear(0.0 * at.q, -at.dt * self.strength * at.q**3)
+    >>> at = CoordinateState(q=jnp.array(2.0), dt=jnp.array(0.125))
+    >>> print(CubicSpring(strength=3.0).force(at).impulse / at.dt)  # -3 N/m³ (2 m)³
+    -24.0
     """
 
     coordinate: int = 0

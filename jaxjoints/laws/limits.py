@@ -41,6 +41,15 @@ class Limits(Law):
         violation beyond its tolerance, and `anticipate` has no effect. Or None
     anticipate: True: the stop acts in the step that would pass it. False: the stop acts once it is
         passed at the start of a step, as in ODE
+
+    A coordinate 0.5 m above its bound may approach it at 4 m/s in a step of 0.125 s. A soft bound
+    stores ½ k x²:
+
+    >>> at = CoordinateState(q=jnp.array(0.5), dt=jnp.array(0.125))
+    >>> print(Limits(lower=0.0, erp=0.2, cfm=0.0).force(at).bias)
+    4.0
+    >>> print(Limits(upper=1.0, stiffness=40.0).energy(jnp.array([0.5, 1.5])))
+    [0. 5.]
     """
 
     lower: Array | float | None = None
@@ -175,6 +184,11 @@ class LimitForce(Law):
     transition: τ, the distance over which force and damping rise [m or rad]
 
     Source: ArtiSynth JointLimitForce.
+
+    >>> ligament = LimitForce(upper=1.0, stiffness=40.0, transition=0.5)
+    >>> at = CoordinateState(q=jnp.array([1.25, 1.5]), dt=jnp.array(0.125))
+    >>> print(ligament.force(at).impulse / at.dt)  # -40 · 0.25² / (2 · 0.5), -40 (0.5 - 0.5/2)
+    [ -2.5 -10. ]
     """
 
     lower: Array | float | None = None
@@ -223,6 +237,11 @@ class Lock(Law):
         0 for a hard lock
     engaged: 1 holds, 0 exerts no force; one number for each environment, which may change at any
         step. None: always engaged, which is faster
+
+    >>> at = CoordinateState(q=jnp.array(1.5), dt=jnp.array(0.125))
+    >>> held = Lock(1.0, erp=0.25).force(at)
+    >>> print(held.error, held.bias)  # asks for a speed of -0.25 · 0.5 / 0.125
+    0.5 1.0
     """
 
     value: Array | float
