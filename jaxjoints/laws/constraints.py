@@ -29,6 +29,15 @@ class Constraint:
     order positions, velocities, accelerations.
 
     position_rows, velocity_rows, acceleration_rows: numbers of components of the three functions
+
+    >>> from jaxjoints import struct
+    >>> @struct
+    ... class SameHeight(Constraint):
+    ...     position_rows: ClassVar[int] = 1
+    ...     def position(self, poses, t):
+    ...         return (poses[0].p - poses[1].p)[2:]
+    >>> print(SameHeight().position(Pose.along_z(jnp.array([0.75, 0.5])), t=0.0))
+    [0.25]
     """
 
     position_rows: ClassVar[int] = 0

@@ -29,6 +29,13 @@ class BodyMotion:
     com: centre of mass in the body frame [m], shape (3,)
     time: time of the state [s]
     dt: duration for which the wrench will act [s]; 0 where the force at an instant is wanted
+
+    >>> ahead, turning = jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 2.0, 0.0])
+    >>> centre = Pose.along_z(0.5)  # of a wheel that rolls
+    >>> wheel = BodyMotion(centre, ahead, turning, 1.0, jnp.eye(3), jnp.zeros(3), 0.0, 0.0)
+    >>> bottom = jnp.array([0.0, 0.0, -0.5])
+    >>> print(wheel.place(bottom), wheel.speed(bottom), wheel.speed(-bottom))
+    [0. 0. 0.] [0. 0. 0.] [2. 0. 0.]
     """
 
     pose: Pose
@@ -104,6 +111,12 @@ class PointForce(Field):
     point: point of attack in the body frame [m], shape (3,)
     moment: added to the moment of the force [N m], shape (3,); None for none
     axes: "world", or "body" for a force and a moment that turn with the body (a thruster) (static)
+
+    >>> zero = jnp.zeros(3)
+    >>> motion = BodyMotion(Pose.along_x(3.0), zero, zero, 1.0, jnp.eye(3), zero, 0.0, 0.0)
+    >>> lift = PointForce(jnp.array([0.0, 0.0, 10.0]), point=jnp.array([0.0, 0.5, 0.0]))
+    >>> print(lift.wrench(motion))
+    [ 0.  0. 10.  5.  0.  0.]
     """
 
     force: Array
@@ -145,6 +158,11 @@ class Drag(Field):
     angular: coefficient of the moment [N m s/rad]
     angular_quadratic: coefficient of the moment [N m s²/rad²]
         each ≥ 0, None where that part is absent
+
+    >>> speed, zero = jnp.array([4.0, 0.0, 0.0]), jnp.zeros(3)
+    >>> motion = BodyMotion(Pose.along_x(0.0), speed, zero, 1.0, jnp.eye(3), zero, 0.0, 0.0)
+    >>> print(Drag(linear=2.0, quadratic=3.0).wrench(motion)[0])  # -(2 + 3 · 4) 4
+    -56.0
     """
 
     linear: Array | float | None = None
@@ -182,6 +200,11 @@ class BodyDamping(Field):
     linear, angular: scales of velocity and angular velocity, in [0, 1]
     linear_threshold: [m/s]
     angular_threshold: [rad/s]
+
+    >>> speed, zero = jnp.array([4.0, 0.0, 0.0]), jnp.zeros(3)
+    >>> motion = BodyMotion(Pose.along_x(0.0), speed, zero, 1.0, jnp.eye(3), zero, 0.0, 0.0)
+    >>> print(BodyDamping(linear=0.25).velocity_update(motion)[0])
+    [3. 0. 0.]
     """
 
     linear: Array | float = 0.0

@@ -32,6 +32,10 @@ class Softness:
     cfm: constraint force mixing, the velocity that a row permits per unit force
         [m/(s N) or rad/(s N m)], ≥ 0; a number or one per row. Position projection skips joints
         with a positive cfm, since their errors are deflections of a spring.
+
+    >>> soft = Softness(erp=0.5, cfm=0.01)
+    >>> softness_spring(soft.erp, soft.cfm, dt=0.01)  # k = erp/(h cfm), d = (1 - erp)/cfm
+    (5000.0, 50.0)
     """
 
     erp: Array | float = 0.2
@@ -52,6 +56,11 @@ class Compliance:
         both bodies' masses; for a moment the mean of their inertias about the joint's origin (a
         third of the trace, plus mass times the squared distance of the centre of mass). The world
         counts as 0 in a mean.
+
+    >>> soft = Compliance(0.25, damping=0.5).over(0.125, rigid=Softness())
+    >>> stiffness, damping = softness_spring(soft.erp, soft.cfm, dt=0.125)
+    >>> print(stiffness, damping)  # 1 / (0.25 m/N), d
+    4.0 0.5
     """
 
     compliance: Array | float
@@ -87,6 +96,10 @@ class Bushing:
     stiffness: k [N/m or N m/rad], ≥ 0; a number or one per row
     damping: d [N s/m or N m s/rad], ≥ 0; a number or one per row. A row with neither exerts no
         force.
+
+    >>> soft = Bushing(stiffness=48.0, damping=2.0).over(0.125, rigid=Softness())
+    >>> print(soft.erp, soft.cfm)  # h k = 6 and d = 2: 6/8, 1/8
+    0.75 0.125
     """
 
     stiffness: Array | float
@@ -110,6 +123,10 @@ class Baumgarte:
     time_constant: T [s], > 0; a number or one per row. Steps longer than T remove the whole error.
 
     Source: J. Baumgarte, Stabilization of constraints and integrals of motion (1972).
+
+    >>> decay = Baumgarte(time_constant=0.5)
+    >>> print(decay.over(0.125, rigid=Softness()).erp)  # a step of T/4 removes 1/4 of the error
+    0.25
     """
 
     time_constant: Array | float
