@@ -19,6 +19,15 @@ class Function(ABC):
     uses a function says what its value means and in which unit.
 
     coordinates: numbers of the coordinates that the value depends on, from 0
+
+    >>> @struct
+    ... class Cam(Function):
+    ...     radius: Array
+    ...     coordinates: ClassVar[tuple[int, ...]] = (0,)
+    ...     def value(self, q):
+    ...         return self.radius * (1 - jnp.cos(q[0]))
+    >>> print(Cam(radius=0.25).value(jnp.array([jnp.pi])))  # half a turn lifts by two radii
+    0.5
     """
 
     coordinates: tuple[int, ...]
@@ -37,7 +46,12 @@ class Function(ABC):
 
 @struct
 class Constant(Function):
-    """f = number, whatever the coordinates are."""
+    """f = number, whatever the coordinates are.
+
+    >>> height = Constant(0.5)
+    >>> print(height.value(jnp.array([1.0, 2.0])), height.value(jnp.array([3.0, 4.0])))
+    0.5 0.5
+    """
 
     number: Array | float = 0.0
     coordinates: ClassVar[tuple[int, ...]] = ()
@@ -58,6 +72,10 @@ class Linear(Function):
     slopes: df/dq for each of the m coordinates, shape (m,)
     offset: f at q = 0
     coordinates: numbers of the m coordinates (static)
+
+    >>> rope = Linear([0.25], offset=1.0)  # 1 m long, and more from a drum of radius 0.25 m
+    >>> print(rope.value(jnp.array([2.0])))  # turned by 2 rad
+    1.5
     """
 
     slopes: Numbers
@@ -86,6 +104,10 @@ class Polynomial(Function):
 
     coefficients: of ascending powers, one axis for each coordinate, shape (n,) or (n, m) and so on
     coordinates: numbers a, b, … of the coordinates (static)
+
+    >>> track = Polynomial([1.0, 0.0, 0.5])
+    >>> print(track.value(jnp.array([2.0])))  # 1 + 0.5 · 2²
+    3.0
     """
 
     coefficients: Numbers
@@ -120,6 +142,10 @@ class Spline(Function):
     knots: values of the coordinate, strictly ascending, at least 2, shape (n,)
     values: f at the knots, shape (n,)
     coordinates: the number of the coordinate, a tuple of one (static)
+
+    >>> ramp = Spline([0.0, 1.0, 2.0], [0.0, 0.5, 1.0])
+    >>> print(ramp.value(jnp.array([1.5])), ramp.value(jnp.array([4.0])))  # beyond the last knot
+    0.75 2.0
     """
 
     knots: Numbers
@@ -166,7 +192,12 @@ class Spline(Function):
 
 @struct
 class Sum(Function):
-    """f = Σ terms, the sum of other functions."""
+    """f = Σ terms, the sum of other functions.
+
+    >>> total = Sum((Constant(1.0), Linear([2.0]), Polynomial([0.0, 0.0, 1.0], coordinates=(1,))))
+    >>> print(total.value(jnp.array([3.0, 4.0])))  # 1 + 2 · 3 + 4²
+    23.0
+    """
 
     terms: tuple[Function, ...]
 

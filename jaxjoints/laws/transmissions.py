@@ -28,6 +28,15 @@ class Transmission(ABC):
 
     rows: number of values of f(q)
     coordinates: number of coordinates that f takes; None for any number
+
+    >>> @struct
+    ... class ScotchYoke(Transmission):
+    ...     radius: Array
+    ...     coordinates: ClassVar[int] = 2
+    ...     def value(self, q):
+    ...         return (q[1] - self.radius * jnp.sin(q[0]))[None]
+    >>> print(ScotchYoke(radius=0.25).value(jnp.array([jnp.pi / 2, 0.25])))  # held: f = 0
+    [0.]
     """
 
     rows: ClassVar[int] = 1
@@ -54,6 +63,10 @@ class Weighted(Transmission):
 
     weights: one for each coordinate, such as the radius of a pulley [m], shape (k,)
     offset: in the unit of f
+
+    >>> tendon = Weighted(jnp.array([0.5, -0.25]))  # around one pulley, back around another
+    >>> print(tendon.value(jnp.array([2.0, 1.0])))  # 0.5 m · 2 - 0.25 m · 1
+    [0.75]
     """
 
     weights: Numbers
@@ -81,6 +94,10 @@ class Mimic(Transmission):
     ratio: speed of the second coordinate per speed of the first. A pair of gears with radii r₀, r₁
         and external teeth, on hinges with axes in the same direction, has the ratio -r₀/r₁.
     offset: q[1] at q[0] = 0
+
+    >>> gears = Mimic(ratio=-20 / 40)  # 20 teeth drive 40
+    >>> print(gears.value(jnp.array([2.0, -1.0])), gears.value(jnp.array([2.0, -0.75])))
+    [0.] [0.25]
     """
 
     ratio: Array | float
@@ -100,6 +117,10 @@ class RackAndPinion(Transmission):
 
     radius: pitch radius of the pinion [m], negative where q[1] falls as q[0] rises
     offset: position of the rack at q[0] = 0 [m]
+
+    >>> steering = RackAndPinion(radius=0.25)
+    >>> print(steering.value(jnp.array([2.0, 0.5])))  # turned by 2 rad, the rack at 0.5 m
+    [0.]
     """
 
     radius: Array | float
@@ -126,6 +147,10 @@ class Differential(Transmission):
     ratio / 2 times the torque of the input, whatever their speeds.
 
     ratio: speed of the input per mean speed of the shafts
+
+    >>> axle = Differential(ratio=4.0)
+    >>> print(axle.value(jnp.array([4.0, 1.0, 1.0])), axle.value(jnp.array([4.0, 2.0, 0.0])))
+    [0.] [0.]
     """
 
     ratio: Array | float = 1.0
@@ -149,6 +174,11 @@ class Follower(Transmission):
     The value is f = q[-1] - function(q[:-1]).
 
     function: a `Function` of the coordinates before the last one
+
+    >>> from jaxjoints import functions
+    >>> patella = Follower(functions.Linear([0.5], offset=0.25))
+    >>> print(patella.value(jnp.array([1.0, 0.75])))  # 0.5 · 1 + 0.25
+    [0.]
     """
 
     function: Function
@@ -171,6 +201,11 @@ class PolynomialRelation(Transmission):
 
     follower, leader: weights of the two sums, one for each coordinate, shape (k,)
     coefficients: of x⁰, x¹, and so on, shape (n,)
+
+    >>> follower, leader = jnp.array([0.0, 1.0]), jnp.array([1.0, 0.0])
+    >>> squared = PolynomialRelation(follower, leader, jnp.array([1.0, 0.0, 2.0]))
+    >>> print(squared.value(jnp.array([3.0, 19.0])))  # 19 = 1 + 2 · 3²
+    [0.]
     """
 
     follower: Numbers
@@ -205,6 +240,10 @@ class SwingCone(Transmission):
 
     major, minor: half the openings along the two coordinates [rad, or m for distances], > 0
     first, second: numbers of the two coordinates among those of the joints (static)
+
+    >>> cone = SwingCone(major=1.0, minor=1.0)
+    >>> print(cone.value(jnp.array([0.375, 0.5])))  # tilted by 0.625 of 1 rad
+    [0.375]
     """
 
     major: Array | float
