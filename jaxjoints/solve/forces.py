@@ -18,6 +18,12 @@ class Linear:
     augmented_stiffness: K, impulse per speed, ≥ 0: h d of a damper d over a step h, h (h k + d) of
         a spring k with a damper
     impulse: p, the impulse at u = 0
+
+    >>> from jaxjoints import CoordinateState, SpringDamper
+    >>> at = CoordinateState(q=jnp.array(0.5), dt=jnp.array(0.25))
+    >>> pull = SpringDamper(stiffness=40.0, damping=2.0).force(at)
+    >>> print(pull.impulse, pull.augmented_stiffness)  # -h k q, h (h k + d)
+    -5.0 3.0
     """
 
     augmented_stiffness: Array
@@ -32,6 +38,12 @@ class Hard:
     compliance: cfm/h, speed per impulse
     error: φ, distance from the value [m or rad]
     drift: speed of the value itself [m/s or rad/s], None where it stands still
+
+    >>> from jaxjoints import CoordinateState, Lock
+    >>> at = CoordinateState(q=jnp.array(1.5), dt=jnp.array(0.125))
+    >>> held = Lock(1.0, erp=1.0).force(at)
+    >>> print(held.error, held.bias)  # the error is gone after a step of 0.125 s at u = -4
+    0.5 4.0
     """
 
     bias: Array
@@ -47,6 +59,12 @@ class Latch:
     Fields as in `Hard`, with two exceptions:
 
     compliance: None for the smallest that can be solved; error: None where no projection needs it
+
+    >>> from jaxjoints import CoordinateState, Lock
+    >>> at = CoordinateState(q=jnp.array(1.5), dt=jnp.array(0.125))
+    >>> released = Lock(1.0, engaged=0.0).force(at)
+    >>> print(released.error, released.engaged)  # off its value, and not held
+    0.5 0.0
     """
 
     bias: Array
@@ -62,6 +80,13 @@ class Rebound:
     hits: 1 where the stop is hit, 0 elsewhere; time: from the start of the step until then [s]
     restitution: share e of the speed of impact that it gives back
     speed: of the row at the start of the step [m/s or rad/s]
+
+    >>> from jaxjoints import CoordinateState, Limits
+    >>> falling = jnp.array(-4.0)
+    >>> at = CoordinateState(jnp.array(0.5), jnp.array(0.25), qd=falling, free_speed=falling)
+    >>> rebound = Limits(lower=0.0, erp=0.2, cfm=0.0, restitution=0.5).force(at).rebound
+    >>> print(rebound.hits, rebound.time)  # 0.5 m at 4 m/s
+    1.0 0.125
     """
 
     hits: Array
@@ -88,6 +113,12 @@ class Bound:
     normal: in a problem, for each coordinate row the coordinate row of Λₙ, of the same node
     across: in a problem, for each coordinate row the other row of its round cone, √(λ² + λ'²) ≤
         upper; the row itself where it has no cone; () where no row has a cone
+
+    >>> from jaxjoints import CoordinateState, Limits
+    >>> at = CoordinateState(q=jnp.array(0.75), dt=jnp.array(0.125))
+    >>> stop = Limits(upper=1.0, erp=0.2, cfm=0.0).force(at)
+    >>> print(stop.sign, stop.bias)  # pushes back where u > 2: -u + 2 ≥ 0
+    -1.0 2.0
     """
 
     sign: Array
