@@ -59,6 +59,11 @@ class Gimbal(Coupling):
     ArtiSynth's legacy form with the rotation transposed (SphericalRpyJoint) has the order reversed
     and the angles reversed and negated. Angles: Bernardes & Viollet, "Quaternion to Euler angles
     conversion", PLoS ONE 17 (2022).
+
+    >>> yaw_pitch_roll = Gimbal("ZYX")
+    >>> T = Pose.about_z(0.3) @ Pose.about_y(0.2) @ Pose.about_x(0.1)
+    >>> print(yaw_pitch_roll.coordinates(T).round(3))
+    [0.3 0.2 0.1]
     """
 
     order: str = static(default="ZYX")
@@ -103,6 +108,10 @@ class FreeEuler(Coupling):
     order, continuous: as in `Gimbal`
 
     Source: ArtiSynth FreeCoupling ("ZYX" and "XYZ"; x, y, z, roll, pitch, yaw).
+
+    >>> T = Pose.along_y(2.0) @ Pose.about_z(0.3) @ Pose.about_x(0.1)
+    >>> print(FreeEuler("ZYX").coordinates(T).round(3) + 0.0)
+    [0.  2.  0.  0.3 0.  0.1]
     """
 
     order: str = static(default="ZYX")

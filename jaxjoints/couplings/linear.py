@@ -39,6 +39,10 @@ class Slider(Coupling):
 
     Source: ArtiSynth SliderCoupling (the same rows for axis z); ODE slider; RBDL and
     RigidBodyDynamics.jl prismatic.
+
+    >>> rail = Slider(axis=(0.0, 3.0, 4.0))
+    >>> print(rail.pose(jnp.array([0.5])).p.round(3))
+    [0.  0.3 0.4]
     """
 
     axis: Numbers = Z
@@ -91,6 +95,10 @@ class Cylindrical(Coupling):
 
     Source: ArtiSynth CylindricalCoupling (the same rows for axis z, counter-clockwise angle); ODE
     piston, whose forces act at its anchor on body 2: attachment (1, 1).
+
+    >>> piston = Cylindrical(axis=(0.0, 0.0, 1.0))
+    >>> print(piston.pose(jnp.array([0.5, jnp.pi / 2])).apply(jnp.array([1.0, 0.0, 0.0])).round(3))
+    [0.  1.  0.5]
     """
 
     axis: Numbers = Z
@@ -140,6 +148,10 @@ class Translation(Coupling):
     Rows: moments about x, y, z, then forces along x, y, z of D.
 
     Source: RBDL TranslationXYZ.
+
+    >>> gantry = Translation()
+    >>> print(gantry.pose(jnp.array([1.0, 2.0, 3.0])).apply(jnp.array([0.5, 0.0, 0.0])))
+    [1.5 2.  3. ]
     """
 
     dof: ClassVar[int] = 3
@@ -177,6 +189,10 @@ class Helical(Chart):
     axis: direction of any length but 0, shape (3,)
 
     Source: RBDL helical joint (a screw).
+
+    >>> spindle = Helical(pitch=0.002 / (2 * jnp.pi))  # 2 mm a turn
+    >>> print(spindle.pose(jnp.array([5 * 2 * jnp.pi])).p.round(3))
+    [0.   0.   0.01]
     """
 
     pitch: Numbers

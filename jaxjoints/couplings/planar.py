@@ -35,6 +35,10 @@ class SlottedHinge(Coupling):
 
     Source: ArtiSynth SlottedHingeCoupling (the same rows, but it takes the derivative of the rows
     that turn in C to be 0).
+
+    >>> slot = SlottedHinge()
+    >>> print(slot.pose(jnp.array([2.0, jnp.pi / 2])).apply(jnp.array([1.0, 0.0, 0.0])).round(3))
+    [2. 1. 0.]
     """
 
     dof: ClassVar[int] = 2
@@ -78,6 +82,10 @@ class Planar(Coupling):
     Source: ArtiSynth FullPlanarCoupling, PlanarJoint (the same rows, but it takes the derivative of
     the rows that turn in C to be 0); RigidBodyDynamics.jl planar, whose speeds are along the axes
     of C (v ≠ q̇); ODE plane-2D, which does not remove errors of the tilt and has no stops.
+
+    >>> puck, corner = Planar(), jnp.array([1.0, 0.0, 0.0])
+    >>> print(puck.pose(jnp.array([2.0, 3.0, jnp.pi / 2])).apply(corner).round(3))
+    [2. 4. 0.]
     """
 
     dof: ClassVar[int] = 3
@@ -116,6 +124,12 @@ class PlanarTranslation(Coupling):
     Rows: the force along z, moments about x, y, z, then forces along x and y.
 
     Source: ArtiSynth PlanarTranslationCoupling (the same rows).
+
+    >>> table = PlanarTranslation()
+    >>> print(table.pose(jnp.array([2.0, 3.0])).apply(jnp.array([1.0, 0.0, 0.0])))
+    [3. 3. 0.]
+    >>> print(table.distances(Pose.along_z(0.25)))  # 0.25 m above the plane
+    [0.25 0.   0.   0.  ]
     """
 
     dof: ClassVar[int] = 2

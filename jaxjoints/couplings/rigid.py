@@ -30,6 +30,9 @@ class Fixed(Coupling):
     by the right-hand rule.
 
     Source: ArtiSynth SolidCoupling.
+
+    >>> print(Fixed().distances(Pose.along_x(0.25) @ Pose.about_z(0.5)).round(3) + 0.0)
+    [0.25 0.   0.   0.   0.   0.5 ]
     """
 
     dof: ClassVar[int] = 0
@@ -64,6 +67,9 @@ class Free(Coupling):
 
     Source: RBDL floating base and RigidBodyDynamics.jl quaternion floating, which store the
     quaternion of T_CD.
+
+    >>> print(Free().coordinates(Pose.along_x(2.0) @ Pose.about_z(0.5)).round(3))
+    [2.  0.  0.  0.  0.  0.5]
     """
 
     dof: ClassVar[int] = 6
@@ -103,6 +109,10 @@ class FreeRodrigues(Coupling):
     its length is below 10 (an angle of 337°), otherwise the other set.
 
     Source: RigidBodyDynamics.jl SPQuatFloating (which stores σ before the position).
+
+    >>> half_turn = jnp.array([2.0, 0.0, 0.0, 0.0, 0.0, 1.0])  # tan(180° / 4) = 1
+    >>> print(FreeRodrigues().pose(half_turn).apply(jnp.array([0.5, 0.0, 0.0])))
+    [1.5 0.  0. ]
     """
 
     dof: ClassVar[int] = 6

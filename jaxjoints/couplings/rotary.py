@@ -45,6 +45,12 @@ class Hinge(Coupling):
     Source: ArtiSynth HingeCoupling (the same rows for axis z); ODE hinge; RBDL and
     RigidBodyDynamics.jl revolute. The latter's sine–cosine revolute is the same joint, stored as
     (sin q, cos q).
+
+    >>> knee = Hinge(axis=(0.0, 0.0, 1.0))
+    >>> print(knee.pose(jnp.array([jnp.pi / 2])).apply(jnp.array([1.0, 0.0, 0.0])).round(3))
+    [0. 1. 0.]
+    >>> print(knee.coordinates(Pose.about_z(-0.5)).round(3))
+    [-0.5]
     """
 
     axis: Numbers = Z
@@ -99,6 +105,12 @@ class Ball(Coupling):
 
     Source: ArtiSynth SphericalCoupling (bilateral rows); ODE ball; RBDL spherical and
     RigidBodyDynamics.jl quaternion spherical, which store the quaternion of T_CD.
+
+    >>> hip, quarter = Ball(), jnp.pi / 2
+    >>> print(hip.pose(jnp.array([0.0, quarter, 0.0])).apply(jnp.array([0.0, 0.0, 1.0])).round(3))
+    [1. 0. 0.]
+    >>> print(hip.coordinates(Pose.about_x(0.5)).round(3))
+    [0.5 0.  0. ]
     """
 
     dof: ClassVar[int] = 3
@@ -153,6 +165,13 @@ class Universal(Coupling):
     axis_C = (0, cos σ, sin σ); XY are axis_D = x, axis_C = (sin σ, cos σ, 0). There the limit row
     of the second angle comes first. Its legacy form with the rotation transposed (RollPitchJoint)
     has axis_D and axis_C swapped and negated, and so the angles swapped.
+
+    >>> cross = Universal(axis_D=(1.0, 0.0, 0.0), axis_C=(0.0, 1.0, 0.0))
+    >>> quarter_turns = cross.pose(jnp.array([jnp.pi / 2, jnp.pi / 2]))
+    >>> print(quarter_turns.rotate(jnp.array([1.0, 0.0, 0.0])).round(3) + 0.0)  # by -z to y
+    [0. 1. 0.]
+    >>> print(cross.coordinates(Pose.about_x(0.3) @ Pose.about_y(0.2)).round(3))
+    [0.3 0.2]
     """
 
     axis_D: Numbers = (1.0, 0.0, 0.0)
@@ -237,6 +256,13 @@ class ConstantVelocity(Residual):
     that halves the angle between them. Its error is the rotation about z of C that remains after
     the bend is undone [rad]. This row grows as 1/cos(|bend|/2) and does not exist at 180°. For a
     joint that also slides along its shaft take `Chain(Slider(), ConstantVelocity())`.
+
+    Shafts that are inclined by 0.5 rad turn by 0.7 rad; C, turned by 0.8 rad, is 0.1 rad ahead.
+
+    >>> inclined = Pose.about_z(-0.7) @ Pose.about_y(0.5)
+    >>> ahead = inclined @ Pose.about_z(0.8)  # D turned by 0.7 rad, C by 0.8 rad
+    >>> print(ConstantVelocity().residual(ahead, 0.0).round(3) + 0.0)
+    [0.  0.  0.  0.1]
     """
 
     dof: ClassVar[int] = 2

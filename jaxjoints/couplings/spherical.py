@@ -49,6 +49,12 @@ class BallRotation(Coupling):
     Source: ArtiSynth SphericalCoupling with a rotation limit: the same distance, and for equal
     entries of `allowed` the same row. For unequal ones its row is along u / allowed, which is not
     the derivative of its distance; the row here is.
+
+    >>> shoulder = BallRotation(allowed=(0.5, 1.0, 1.0))
+    >>> print(shoulder.coordinates(Pose.about_x(0.75))[:1].round(3))  # 0.25 rad too far about x
+    [0.25]
+    >>> print(shoulder.coordinates(Pose.about_y(0.75))[:1].round(3))  # 0.25 rad are left about y
+    [-0.25]
     """
 
     allowed: Numbers = (0.0, 0.0, 0.0)
