@@ -48,6 +48,11 @@ class Hinge2(Chart):
     for motors where the cosine c of the axes is not 0: ODE drives the components of the angular
     velocity along the axes, q̇[2] + c q̇[1] of the wheel and q̇[1] + c q̇[2] of the steering, and not
     q̇[2] and q̇[1]; with c = 0.196 and steering at 0.93 rad/s the wheel's differ by 0.18 rad/s.
+
+    >>> wheel = Hinge2(axis_D=(0.0, 0.0, 1.0), axis_C=(0.0, 1.0, 0.0))
+    >>> T = wheel.pose(jnp.array([0.25, jnp.pi / 2, 1.0]))  # travel, steered left, rolled
+    >>> print(T.p, T.rotate(jnp.array([0.0, 1.0, 0.0])).round(3) + 0.0)  # centre and axle
+    [0.   0.   0.25] [-1.  0.  0.]
     """
 
     axis_D: Numbers = Z
@@ -89,6 +94,10 @@ class PrismaticRotoide(Chart):
     assume axes at right angles and block the slide of others; the rows here hold for any angle.
     Where ODE's body 1 is the world, its error has the wrong sign; between two bodies its moment on
     body 2 is not opposite to that on body 1. Neither fault is reproduced here.
+
+    >>> crane = PrismaticRotoide(axis_D=(1.0, 0.0, 0.0), axis_C=(0.0, 0.0, 1.0))
+    >>> print(crane.pose(jnp.array([2.0, jnp.pi / 2])).apply(jnp.array([1.0, 0.0, 0.0])).round(3))
+    [2. 1. 0.]
     """
 
     axis_D: Numbers = X
@@ -131,6 +140,13 @@ class PrismaticUniversal(Chart):
     where body 1 is the world, ODE measures the slide in the wrong frame. The rows here are exact.
     While the slide turns across itself at ω, ODE's C leaves it sideways at q[0] ω, until feedback
     holds it q[0] ω dt / erp beside it: 1.8 mm at 0.04 m, 0.9 rad/s, 10 ms and an ERP of 0.2.
+
+    >>> mast = PrismaticUniversal(
+    ...     slide=(0.0, 0.0, 1.0), axis_D=(1.0, 0.0, 0.0), axis_C=(0.0, 1.0, 0.0)
+    ... )
+    >>> T = mast.pose(jnp.array([3.0, jnp.pi / 2, 0.0]))  # 3 m up, then y turned to z
+    >>> print(T.apply(jnp.array([0.0, 1.0, 0.0])).round() + 0.0)
+    [0. 0. 4.]
     """
 
     slide: Numbers = Z
@@ -177,6 +193,11 @@ class DoubleHinge(Chart):
     Source: ODE double hinge. ODE measures the distance of the anchors in space, which includes the
     offset along the axes that another row brings to 0. Both agree on the surface; at an offset z
     ODE's distance is longer by √(length² + z²) - length ≈ z² / (2 length), 3 mm for 60 mm at 0.6 m.
+
+    >>> rod = DoubleHinge(length=2.0)
+    >>> T = rod.pose(jnp.array([jnp.pi / 2, -jnp.pi / 2]))  # the rod along y, C as D
+    >>> print(T.apply(jnp.array([1.0, 0.0, 0.0])).round(3) + 0.0)
+    [1. 2. 0.]
     """
 
     length: Numbers
@@ -204,6 +225,12 @@ class Reversed(Chart):
         angle of a `Reversed(Hinge())`.
 
     of: a coupling without rows at velocity or acceleration level
+
+    >>> print(Reversed(Slider()).pose(jnp.array([2.0])).p + 0.0)
+    [ 0.  0. -2.]
+    >>> q = jnp.array([2.0, jnp.pi / 2])  # the slide turns with the child
+    >>> print(Reversed(PrismaticRotoide(axis_D=X, axis_C=Z)).pose(q).p.round(3) + 0.0)
+    [0. 2. 0.]
     """
 
     of: Coupling

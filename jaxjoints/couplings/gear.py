@@ -77,6 +77,14 @@ class SpurGear(_Gear):
     Source: ODE transmission, parallel axes. ODE computes the radii from the distance of the anchors
     in each step, and needs both wheels on one carrier that does not move. Both agree while that
     distance is |radius_C + radius_D|.
+
+    D turns by 0.2 rad; C, whose radius is a third, must turn back by 0.6 rad.
+
+    >>> gear, turned = SpurGear(radius_C=0.1, radius_D=0.3), Pose.about_z(-0.2) @ Pose.along_x(0.4)
+    >>> print(gear.coordinates(turned @ Pose.about_z(-0.6))[:1].round(4) + 0.0)  # slip [m]
+    [0.]
+    >>> print(gear.coordinates(turned @ Pose.about_z(-0.5))[:1].round(4))  # 0.1 m 0.1 rad
+    [0.01]
     """
 
     radius_C: Numbers
@@ -146,6 +154,15 @@ class BevelGear(_Gear):
     that the slip grows by 1 + erp in each step; here a step reduces the slip. ODE reads the slip
     from the angles alone, so that it differs from q[0] by the offset of C's origin along the node
     line: to first order in the error of the bearings, and not at all while that offset is 0.
+
+    D turns by 0.2 rad; C, whose radius is a third, must turn back by 0.6 rad.
+
+    >>> gear, turned = BevelGear(radius_C=0.1, radius_D=0.3), Pose.about_z(-0.2)
+    >>> turned = turned @ Pose.about_x(jnp.pi / 2)  # axes at right angles
+    >>> print(gear.coordinates(turned @ Pose.about_z(-0.6))[:1].round(4) + 0.0)  # slip [m]
+    [0.]
+    >>> print(gear.coordinates(turned @ Pose.about_z(-0.5))[:1].round(4))  # 0.1 m 0.1 rad
+    [0.01]
     """
 
     radius_C: Numbers

@@ -70,6 +70,14 @@ class AngularMotor(_Motor):
 
     Source: ODE's angular motor in user mode, where the user sets the angles. For an axis fixed in
     the world, join the body to the world, or set the axis in D in each step.
+
+    C, turned by 90° about z, spins about its own x axis, which is y of D, at 3 rad/s.
+
+    C, turned by 90° about z, spins about its own x axis, which is y of D, at 2 rad/s.
+
+    >>> motor = AngularMotor(axes=((0.0, 0.0, 1.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)))
+    >>> print(motor.coordinates(Pose.about_z(0.5))[:3].round(3))  # about the first axis
+    [0.5 0.  0. ]
     """
 
     axes: Numbers = IDENTITY
@@ -121,6 +129,16 @@ class LinearMotor(_Motor):
     Source: ODE's linear motor, with C and D at the centres of mass and attachment "midpoint". ODE
     does not apply the stops of a linear motor; here every law acts. For an axis fixed in the world,
     join the body to the world, or set the axis in D in each step.
+
+    C, turned by 90° about z, moves along its own x axis, which is y of D, at 3 m/s.
+
+    C, turned by 90° about z, moves along its own x axis, which is y of D, at 2 m/s.
+
+    >>> T = Pose.along_y(2.0) @ Pose.about_z(jnp.pi / 2)  # y of D is x of C
+    >>> print(LinearMotor(carried="DDD").coordinates(T)[:3].round() + 0.0)
+    [0. 2. 0.]
+    >>> print(LinearMotor(carried="CCC").coordinates(T)[:3].round() + 0.0)
+    [2. 0. 0.]
     """
 
     axes: Numbers = IDENTITY
