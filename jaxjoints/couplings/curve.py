@@ -133,6 +133,12 @@ class PointOnLevelSet(Residual):
 
     function: f(x, y, z) of coordinates 0, 1, 2, with ∇f not 0 on the surface
     start: point in D, on the surface or near it [m], shape (3,)
+
+    >>> slope = PointOnLevelSet(Linear((3.0, 4.0), coordinates=(0, 2)))  # 3 x + 4 z = 0
+    >>> print(slope.residual(Pose.along_x(5.0), 0.0), slope.residual(Pose.along_z(5.0), 0.0))
+    [3.] [4.]
+    >>> print(slope.residual(Pose.translation([4.0, 1.0, -3.0]), 0.0))
+    [0.]
     """
 
     function: Function

@@ -37,6 +37,10 @@ class DoubleBall(Residual):
 
     Source: ODE double ball (distance joint). Where the origins coincide, ODE takes an arbitrary
     direction.
+
+    >>> rod = DoubleBall(length=4.5)
+    >>> print(rod.residual(Pose.translation([3.0, 4.0, 0.0]), 0.0))  # 5 m apart
+    [0.5]
     """
 
     length: Numbers

@@ -63,6 +63,13 @@ class Ellipsoid(Coupling):
     coordinates are the pseudo-inverse of S. The bilateral rows here have the same span. The rows of
     the coordinates here differ by bilateral rows alone, so that they are the derivatives of the
     coordinates in directions off the surface too.
+
+    >>> thorax = Ellipsoid(radii=(1.0, 2.0, 3.0))
+    >>> quarter = jnp.pi / 2
+    >>> print(thorax.pose(jnp.zeros(4)).p, thorax.pose(quarter * jnp.eye(4)[1]).p.round(3) + 0.0)
+    [0. 0. 3.] [1. 0. 0.]
+    >>> print(thorax.pose(quarter * jnp.eye(4)[0]).p.round(3) + 0.0)  # towards -y
+    [ 0. -2.  0.]
     """
 
     radii: Numbers
@@ -132,6 +139,10 @@ class Ellipsoid3(Coupling):
 
     Source: ArtiSynth EllipsoidCoupling3d (same poses, projection and coordinates; its rows differ
     from those here as they do for `Ellipsoid`).
+
+    >>> T = Ellipsoid3(radii=(1.0, 2.0, 3.0)).pose(jnp.array([0.0, jnp.pi / 2, 0.0]))
+    >>> print(T.p.round(3) + 0.0, T.rotate(jnp.array([0.0, 0.0, 1.0])).round(3) + 0.0)  # normal
+    [1. 0. 0.] [1. 0. 0.]
     """
 
     radii: Numbers

@@ -33,6 +33,11 @@ class Released(Coupling):
         errors cannot serve as coordinates
 
     Source: ArtiSynth's unilateral PlanarConnector and SegmentedPlanarConnector.
+
+    >>> from jaxjoints import PlanePoint
+    >>> above_floor = Released(PlanePoint())
+    >>> print(above_floor.coordinates(Pose.translation([1.0, 2.0, 0.5]))[:3])  # height, place
+    [0.5 1.  2. ]
     """
 
     of: Coupling

@@ -116,6 +116,14 @@ class RollingDisc(_Rolling):
     radius: > 0 [m]
 
     Source: the rolling disc of textbooks; steady turns as in Greenwood, Advanced Dynamics, sec. 5.
+
+    >>> wheel = RollingDisc(radius=0.5)
+    >>> rolling = jnp.array([1.0, 0.0, 0.0, 0.0, 2.0, 0.0])  # 1 m/s = 0.5 m 2 rad/s
+    >>> print(wheel.velocity_residual(Pose.along_z(0.5), rolling, 0.0))
+    [0. 0.]
+    >>> leaning = wheel.pose(jnp.array([0.0, 0.0, 0.0, jnp.pi / 3, 0.0]))
+    >>> print(leaning.p[2].round(3))  # 0.5 m cos 60°
+    0.25
     """
 
     radius: Numbers

@@ -33,6 +33,11 @@ class PlanePoint(Coupling):
 
     Source: ArtiSynth PlanarCoupling, PlanarConnector (the same row, without coordinates and with a
     derivative of 0).
+
+    >>> foot = PlanePoint(normal=(0.0, 0.0, 1.0))
+    >>> T = Pose.translation([1.0, 2.0, 0.5])
+    >>> print(foot.coordinates(T)[:2], foot.distances(T))  # place on the plane, height above it
+    [1. 2.] [0.5]
     """
 
     normal: Numbers = Z
@@ -100,6 +105,10 @@ class SegmentedPlanePoint(Coupling):
 
     Source: ArtiSynth SegmentedPlanarCoupling (the same row, without coordinates and with a
     derivative of 0).
+
+    >>> step = SegmentedPlanePoint([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0]])  # a floor and a wall
+    >>> print(step.pose(jnp.array([1.5, 0.0, 0.0, 0.0, 0.0])).p)  # 0.5 m up the wall
+    [1.  0.  0.5]
     """
 
     points: Numbers
@@ -186,6 +195,10 @@ class FixedAxis(Coupling):
 
     Source: ArtiSynth FixedAxisCoupling (the same row; it keeps the origin of T_GD at 0, so its
     position always reads 0, and its error is the whole position).
+
+    >>> T = FixedAxis().pose(jnp.array([1.0, 2.0, 3.0, jnp.pi / 2, 0.4]))  # roll by 90°, any pitch
+    >>> print(T.p, T.rotate(jnp.array([0.0, 1.0, 0.0])).round(3) + 0.0)
+    [1. 2. 3.] [-1.  0.  0.]
     """
 
     dof: ClassVar[int] = 5
