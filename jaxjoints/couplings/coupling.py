@@ -65,6 +65,13 @@ class CouplingRows:
     acceleration: part of the rows at acceleration level, as long as `error`; None where there are
         no such rows. `Coupling.rows` leaves it out: `nonholonomic.with_velocity_rows` appends rows
         at velocity and acceleration level to W, `error` and `drift`, and then fills it in.
+
+    >>> from jaxjoints import Slider
+    >>> rows = Slider().rows(Pose.translation([0.1, 0.0, 2.0]), jnp.zeros(1), 0.0)
+    >>> print(rows.error.round(3), rows.q)  # 0.1 m beside the axis, 2 m along it
+    [0.1 0.  0.  0.  0. ] [2.]
+    >>> print(rows.W[5])  # a force along z
+    [0. 0. 1. 0. 0. 0.]
     """
 
     W: Array
@@ -96,6 +103,18 @@ class Coupling(ABC):
         `Chart` with its own `complement` or `length` is an exception
     places_bodies: True where the builder may place bodies at the start by the coordinates; False
         where these do not determine a pose
+
+    >>> @struct
+    ... class Lift(Coupling):
+    ...     dof: ClassVar[int] = 1
+    ...     def pose(self, q):
+    ...         return Pose.along_z(q[0])
+    ...     def rows(self, T, q, t):
+    ...         order = jnp.array([0, 1, 3, 4, 5, 2])
+    ...         W, twist = jnp.eye(6)[order], error_twist(T)[order]
+    ...         return CouplingRows(W, twist[:5], twist[5:], jnp.zeros(5))
+    >>> print(Lift().coordinates(Pose.translation([0.5, 0.0, 2.0])))
+    [2.]
     """
 
     dof: ClassVar[int]
@@ -293,6 +312,11 @@ class Derived(Chart):
 
     Zero, positive directions and units are as in `of`. Tests compare it with rows that are written
     by hand: both must read the same coordinates and permit the same motion.
+
+    >>> from jaxjoints import Hinge
+    >>> hinge = Derived(Hinge(axis=(1.0, 0.0, 0.0)))
+    >>> print(hinge.motion_at(jnp.array([0.5]))[:, 0].round(3) + 0.0)  # turns about x
+    [0. 0. 0. 1. 0. 0.]
     """
 
     of: Coupling

@@ -48,6 +48,10 @@ class Touch:
     gap: distance between the surfaces [m], negative where the shapes overlap, shape (*b)
     point: point where contact forces act, in D [m], shape (3, *b)
     normal: unit vector that points out of the second shape into the first, in D, shape (3, *b)
+
+    >>> met = touch(Sphere(0.1), Sphere(0.2), Pose.along_x(0.5))
+    >>> print(met.gap.round(3), met.normal)  # 0.5 m - 0.1 m - 0.2 m, towards the first
+    0.2 [1. 0. 0.]
     """
 
     gap: Array
@@ -56,7 +60,17 @@ class Touch:
 
 
 class Shape(ABC):
-    """Base of all shapes: a frozen record (`struct`) of lengths, placed by a frame."""
+    """Base of all shapes: a frozen record (`struct`) of lengths, placed by a frame.
+
+    >>> @struct
+    ... class Stool(Shape):
+    ...     height: Numbers
+    ...     def parts(self):
+    ...         feet = jnp.array([[0.5, 0.0], [-0.5, 0.5], [-0.5, -0.5]])
+    ...         return [(jnp.append(foot, -self.height), Point()) for foot in feet]
+    >>> print(touches(Stool(0.5), HalfSpace(), Pose.along_z(0.75)).gap)
+    [0.25 0.25 0.25]
+    """
 
     @abstractmethod
     def parts(self) -> list[tuple[ArrayLike, "Shape"]]:
@@ -96,7 +110,11 @@ class _Rounded(Shape):
 
 @struct
 class Point(_Rounded):
-    """A point in the origin of its frame: a foot, a corner."""
+    """A point in the origin of its frame: a foot, a corner.
+
+    >>> print(touches(Point(), HalfSpace(), Pose.along_z(0.25)).gap)
+    [0.25]
+    """
 
     radius: ClassVar[float] = 0.0
 
@@ -106,6 +124,9 @@ class Sphere(_Rounded):
     """A sphere whose centre is the origin of its frame.
 
     radius: > 0 [m]
+
+    >>> print(touches(Sphere(radius=0.1), HalfSpace(), Pose.along_z(0.25)).gap.round(3))
+    [0.15]
     """
 
     radius: Numbers
@@ -123,6 +144,10 @@ class Capsule(_Rounded):
 
     radius: of cylinder and half spheres, > 0 [m]
     length: of the cylinder, from the centre of one half sphere to the other, > 0 [m]
+
+    >>> lying = Pose.along_z(0.25) @ Pose.about_y(jnp.pi / 2)
+    >>> print(touches(Capsule(radius=0.1, length=1.0), HalfSpace(), lying).gap.round(3))
+    [0.15 0.15]
     """
 
     radius: Numbers
@@ -149,6 +174,10 @@ class Box(Shape):
     """A box whose centre is the origin of its frame, with edges along the axes of its frame.
 
     size: full lengths of the edges along x, y, z, > 0 [m], shape (3,)
+
+    >>> box = Box(size=(0.5, 0.5, 0.25))
+    >>> print(touches(box, HalfSpace(), Pose.along_z(0.25)).gap)  # corners below and above
+    [0.125 0.375 0.125 0.375 0.125 0.375 0.125 0.375]
     """
 
     size: Numbers
@@ -171,6 +200,10 @@ class Cylinder(Shape):
 
     radius: > 0 [m]
     length: from end to end along z, > 0 [m]
+
+    >>> can = Cylinder(radius=0.1, length=0.3)
+    >>> print(touches(can, HalfSpace(), Pose.along_z(0.25)).gap.round(3))  # one of the upper disc
+    [0.1 0.4 0.1 0.1]
     """
 
     radius: Numbers
@@ -234,7 +267,13 @@ class ConvexMesh(Shape):
 
 @struct
 class HalfSpace(Shape):
-    """All points with z ≤ 0 in its frame: the ground, a wall. Its surface is the plane z = 0."""
+    """All points with z ≤ 0 in its frame: the ground, a wall. Its surface is the plane z = 0.
+
+    >>> slope = Pose.about_y(jnp.pi / 3)  # inclined by 60°
+    >>> met = touches(Sphere(radius=0.25), HalfSpace(), slope.inverse() @ Pose.along_z(1.0))
+    >>> print(met.gap.round(3))  # 1 m cos 60° - 0.25 m
+    [0.25]
+    """
 
     def parts(self) -> list[tuple[ArrayLike, Shape]]:
         """None: two half-spaces do not touch in points."""
@@ -286,6 +325,10 @@ class CapsuleEnd(Capsule):
     """The part of a capsule that keeps one of its ends off a box.
 
     side: -1 for the end at negative z, 1 for the other
+
+    >>> pairs = candidates(Capsule(radius=0.1, length=1.0), Box((1.0, 1.0, 0.2)))
+    >>> [(type(end).__name__, end.side) for end, *_ in pairs]
+    [('CapsuleEnd', -1.0), ('CapsuleEnd', 1.0)]
     """
 
     side: Numbers
@@ -301,6 +344,12 @@ class BoxEdge(Box):
 
     corner: signs (±1, ±1) of the corner of this face where the edge begins, along the two edges
         of the face; (0, 0) for the box whose face the edge meets. Shape (2,)
+
+    >>> cube = Box((0.2, 0.2, 0.2))
+    >>> for upper, _, lower, _ in candidates(cube, cube)[3:5]:  # of four edges of each
+    ...     print(upper.corner, lower.corner)
+    [ 1. -1.] [0. 0.]
+    [0. 0.] [1. 1.]
     """
 
     corner: Numbers
@@ -319,6 +368,10 @@ class RimPoint(Cylinder):
 
     disc: -1 for the disc at negative z, 1 for the other, 0 for the lower one
     turn: angle of the point from the lowest point of the disc, about z [rad]
+
+    >>> lowest = RimPoint(radius=0.1, length=0.4, disc=-1.0, turn=0.0)
+    >>> print(lowest.lowest(jnp.array([1.0, 0.0, 0.0])))  # of a cylinder that lies
+    [-0.1  0.  -0.2]
     """
 
     disc: Numbers
@@ -356,6 +409,10 @@ class HullPoint(ConvexMesh):
     stands and trembles by much less than `LEVEL` keeps its points.
 
     toward: the direction, a unit vector in the frame of the mesh, shape (3,)
+
+    >>> corners = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    >>> print(HullPoint(corners, toward=(1.0, 0.0, 0.0)).lowest(jnp.array([0.0, 0.0, 1.0])))
+    [1. 0. 0.]
     """
 
     toward: Numbers

@@ -23,6 +23,17 @@ class Goal(ABC):
     body: name of the body that carries frame C
     relative_to: name of the body that carries frame D, or `WORLD`
     coupling: how C is held on D
+
+    >>> from jaxjoints import PlanePoint
+    >>> @struct
+    ... class OnFloor(Goal):  # the origin of a body comes to z = 0
+    ...     body: str = static()
+    ...     relative_to: str = static(default=WORLD)
+    ...     coupling: ClassVar[Coupling] = PlanePoint()
+    ...     def frames(self, owner):
+    ...         return Pose.identity(), Pose.identity()
+    >>> print(OnFloor("foot").coupling.distances(Pose.along_z(0.25)))  # 0.25 m to go
+    [0.25]
     """
 
     body: str
@@ -47,6 +58,11 @@ class Frame(Goal):
     at: the pose, in one of the forms of `SystemBuilder.body`; batch axes may follow
     frame: pose of the frame in the body frame, None for the body frame itself
     relative_to: name of the body in whose frame `at` is given, or `WORLD`
+
+    >>> tool = Frame("hand", at=(1.0, 0.0, 0.0), frame=(0.25, 0.0, 0.0))
+    >>> C, D = tool.frames("tool")
+    >>> print((D @ C.inverse()).p)  # where the hand comes
+    [0.75 0.   0.  ]
     """
 
     body: str = static()
@@ -68,6 +84,11 @@ class Point(Goal):
     at: the place [m], shape (3, *batch)
     point: in the body frame [m], shape (3, *batch)
     relative_to: name of the body in whose frame `at` is given, or `WORLD`
+
+    >>> tip = Point("hand", at=(1.0, 0.0, 0.0), point=(0.25, 0.0, 0.0))
+    >>> C, D = tip.frames("tip")
+    >>> print(tip.coupling.distances(D.inverse() @ C))  # of a hand at the origin of the world
+    [-0.75  0.    0.  ]
     """
 
     body: str = static()
@@ -89,6 +110,11 @@ class Orientation(Goal):
     at: the orientation: a quaternion (w first), shape (4, *batch), or a rotation matrix, shape
         (3, 3, *batch)
     relative_to: name of the body in whose frame `at` is given, or `WORLD`
+
+    >>> upside_down = Orientation("cup", at=(0.0, 1.0, 0.0, 0.0))  # half a turn about x
+    >>> _, D = upside_down.frames("upside_down")
+    >>> print(D.R[:, 2] + 0.0)
+    [ 0.  0. -1.]
     """
 
     body: str = static()
