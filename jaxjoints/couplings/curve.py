@@ -35,7 +35,7 @@ class PointOnCurve(Chart):
         user's `Function`)
 
     >>> wire = PointOnCurve.through([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 2.0, 0.0]])
-    >>> print(wire.pose(jnp.array([3.0, 0.0, 0.0, 0.0])).p)
+    >>> print(wire.pose(jnp.array([3.0, 0.0, 0.0, 0.0])).p.round(3))
     [1. 2. 0.]
     """
 
