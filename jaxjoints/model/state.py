@@ -29,6 +29,15 @@ class RowForces:
 
     rows: of each row, shape (rows, nodes, *batch), as in a `RowProblem`
     bounds: of each bounded law, shape (slots, coordinate rows, *batch)
+
+    >>> from jaxjoints import Damping, Hinge, Limits, SystemBuilder
+    >>> for law in (Damping(2.0), Limits(upper=1.0)):
+    ...     world = SystemBuilder()
+    ...     arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.02))
+    ...     _ = world.joint("elbow", Hinge((0.0, 0.0, 1.0)), child=arm, laws=law)
+    ...     print(world.build()[1].row_forces.bounds.size > 0)  # a stop pushes to one side alone
+    False
+    True
     """
 
     rows: Array
@@ -52,6 +61,15 @@ class State:
         the order of q, then of the transmissions' values, then of the contacts, shape
         (coordinates + values + contacts, *batch), or (0, *batch) where no limit has one (never
         differentiated)
+
+    >>> from jaxjoints import Hinge, SystemBuilder
+    >>> world = SystemBuilder()
+    >>> arm = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.02), com=(0.5, 0.0, 0.0))
+    >>> _ = world.joint("elbow", Hinge((0.0, 0.0, 1.0)), child=arm)
+    >>> system, _ = world.build()
+    >>> state = system.state(q={"elbow": np.pi / 2})
+    >>> print(state.position[:, 0].round(3))  # x is turned to y
+    [0.  0.5 0. ]
     """
 
     position: Array
@@ -104,6 +122,14 @@ class Control:
         (`System.value`), shape (values, *batch)
     twist: velocity of each body of prescribed motion, at its centre of mass, world axes, shape
         (6, prescribed bodies, *batch); without it they keep the velocity of the state
+
+    >>> from jaxjoints import SystemBuilder, wrench_at
+    >>> world = SystemBuilder()
+    >>> bar = world.body("bar", mass=1.0, inertia=(0.02, 0.1, 0.1))
+    >>> system, state = world.build()
+    >>> push = wrench_at(system, state, bar, force=(0.0, 2.0, 0.0), point=(0.5, 0.0, 0.0))
+    >>> print(Control(wrench=push).wrench[:, 0])  # 2 N at a lever of 0.5 m: 1 N m
+    [0. 2. 0. 0. 0. 1.]
     """
 
     effort: Array | None = None
@@ -205,6 +231,14 @@ class Info:
         (constraint rows, *batch)
     q, qd: coordinates [m or rad] at the end of the step, and their speeds there on the surfaces of
         the joints, see `coordinate_speeds`; shape (coordinates, *batch)
+
+    >>> from jaxjoints import SystemBuilder, step
+    >>> world = SystemBuilder()
+    >>> ball = world.body("ball", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    >>> system, state = world.build()
+    >>> _, info = step(system, replace(state, velocity=state.velocity * jnp.nan), dt=0.1)
+    >>> print(info.ok, Cause(int(info.cause)).name)
+    False STATE
     """
 
     ok: Array

@@ -93,6 +93,13 @@ class Rattle(Scheme):
     solver: what finds the impulses
     iterations: steps towards the surfaces, all with the matrix of the start: each leaves about h ω
         of the error, ω the speed at which bodies turn
+
+    >>> from jaxjoints import SystemBuilder, step
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> _ = world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    >>> state, _ = step(*world.build(), dt=0.5, scheme=Rattle())
+    >>> print(state.position[2, 0])  # -g h²/2
+    -1.25
     """
 
     solver: Solver = NEWTON

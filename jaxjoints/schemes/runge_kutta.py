@@ -61,6 +61,14 @@ class RungeKutta(Scheme):
 
     solver: what finds the forces
     projections: of positions after a step, each with a factor of its own; velocities follow
+
+    >>> from jaxjoints import SystemBuilder, step
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> thrown = (0.0, 0.0, 5.0, 0.0, 0.0, 0.0)
+    >>> _ = world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1), velocity=thrown)
+    >>> state, _ = step(*world.build(), dt=0.5, scheme=RungeKutta())
+    >>> print(state.position[2, 0].round(4))  # v²/2g, the top of a throw
+    1.25
     """
 
     solver: Solver = NEWTON

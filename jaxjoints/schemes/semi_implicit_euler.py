@@ -91,6 +91,13 @@ class SemiImplicitEuler(Scheme):
         Loops that turn fast gain energy by it or come apart, with a projection besides they diverge
 
     Raises: ValueError for an unknown choice, and for one that belongs to rows beside "coordinates"
+
+    >>> from jaxjoints import SystemBuilder, step
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> _ = world.body("ball", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    >>> state, _ = step(*world.build(), dt=0.5, scheme=SemiImplicitEuler())
+    >>> print(state.position[2, 0])  # -g h², with the new velocity
+    -2.5
     """
 
     solver: Solver = NEWTON

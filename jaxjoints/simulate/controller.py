@@ -27,6 +27,17 @@ class Inputs:
     system: the environment's own numbers
     shared, batched, memory: as in the `Controller`, without batch axes
     key: a random key, different for each environment and each control interval, or None
+
+    >>> from jaxjoints import Control, Slider, SystemBuilder
+    >>> world = SystemBuilder()
+    >>> cart = world.body("cart", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart, q=0.1)
+    >>> system, state = world.build()
+    >>> def spring(state, inputs):
+    ...     return Control(effort=-inputs.shared * state.q)
+    >>> inputs = Inputs(system, shared=40.0, batched=None, memory=None, key=None)
+    >>> print(spring(state, inputs).effort)  # 40 N/m stretched by 0.1 m
+    [-4.]
     """
 
     system: System

@@ -45,6 +45,15 @@ class Newton(Solver):
         force of a solve without friction, the first half of the passes, as in ODE's dWorldStep
     derivative: `Implicit()`: of the solution, for one more solve a pass. `Unrolled()`: of the
         iteration
+
+    >>> from jaxjoints import Limits, SemiImplicitEuler, Slider, SystemBuilder, step
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    >>> cart = world.body("cart", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart, laws=Limits(upper=0.1))
+    >>> scheme = SemiImplicitEuler(Newton(smoothing=0.1))
+    >>> _, info = step(*world.build(), dt=1e-3, scheme=scheme)
+    >>> print(info.limit_force.round(3))  # -m ν²/φ, before the stop is touched
+    [-0.2]
     """
 
     smoothing: Array | float | None = None

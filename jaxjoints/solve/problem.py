@@ -184,6 +184,18 @@ class Solver(ABC):
     smoothing: ν of the bounds [m/s or rad/s], None for sharp bounds (see `bounds`)
     by_bodies: whether the solver takes problems with tree joints held by coordinates
         (`Bodies.tree`); other solvers get all joints as rows
+
+    >>> from jaxjoints import Newton, SemiImplicitEuler, Slider, SystemBuilder, step, struct
+    >>> @struct
+    ... class Cold(Solver):  # starts from no impulse in each step
+    ...     def solve(self, problem, start=None):
+    ...         return Newton().solve(problem)
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> cart = world.body("cart", mass=3.0, inertia=(1.0, 1.0, 1.0))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart)
+    >>> _, info = step(*world.build(), dt=0.01, scheme=SemiImplicitEuler(Cold(), joints="rows"))
+    >>> print(round(float(info.wrench[2, 0]), 3))  # the rail carries m g
+    30.0
     """
 
     smoothing: Array | float | None = None
