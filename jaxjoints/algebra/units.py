@@ -15,6 +15,16 @@ class UnitWarning(UserWarning):
     """A number is usual in degrees or millimetres, and is taken in radians or metres.
 
     `warnings.filterwarnings("ignore", category=jaxjoints.UnitWarning)` silences it.
+
+    >>> import warnings
+    >>> from jaxjoints import Hinge, Limits, SystemBuilder
+    >>> world = SystemBuilder()
+    >>> door = world.body("door", mass=20.0, inertia=(1.0, 1.0, 2.0))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     hinge = world.joint("hinge", Hinge(), child=door, laws=Limits(upper=90.0))
+    >>> print(str(caught[0].message).partition(";")[0])
+    joint 'hinge': Limits upper 90 is taken in rad
     """
 
 

@@ -38,6 +38,15 @@ class Accelerations:
     info: the forces at the instant, as `Info` of a step has the mean ones: `wrench` of each joint
         on its child, `law_force`, `limit_force`, `transmission_force`. `reaction` reads it.
         `residual` is in [m/s² or rad/s²], `error` is that of the positions
+
+    >>> from jaxjoints import Control, SystemBuilder, wrench_at
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> bar = world.body("bar", mass=2.0, inertia=(0.5, 0.5, 0.5))
+    >>> system, state = world.build()
+    >>> lift = wrench_at(system, state, bar, force=(0.0, 0.0, 20.0), point=(0.5, 0.0, 0.0))
+    >>> now = accelerations(system, state, Control(wrench=lift))
+    >>> print(now.linear[:, 0], now.angular[:, 0])  # m g at a lever of 0.5 m turns, about -y
+    [0. 0. 0.] [  0. -20.   0.]
     """
 
     qdd: Array

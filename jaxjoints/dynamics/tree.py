@@ -43,6 +43,16 @@ class SpanningTree:
     coordinates: of the tree's joints, indices into the flat vector of coordinates
     roots: bodies that no joint places
     loops: names of the joints that are not in the tree
+
+    >>> from jaxjoints import Hinge, SystemBuilder
+    >>> world = SystemBuilder()
+    >>> door = world.body("door", mass=20.0, inertia=(1.0, 1.0, 2.0))
+    >>> for name, height in (("upper", 0.5), ("lower", -0.5)):
+    ...     frame = (-0.4, 0.0, height)
+    ...     hinge = world.joint(name, Hinge(), child=door, frame_C=frame, frame_D=frame)
+    >>> tree = spanning_tree(world.build()[0])
+    >>> tree.speeds, tree.loops  # one hinge places the door, the other one closes a loop
+    (1, ('lower',))
     """
 
     levels: tuple[tuple[Branch, ...], ...]

@@ -36,6 +36,11 @@ class Finger(Environment):
     Ends: never.
     Start: angles within 0.1 rad of straight; the point is where angles drawn between the limits put
     the tip.
+
+    >>> task = finger()
+    >>> moments = task.control(jnp.array([1.0, -1.0])).effort  # 20 N at 10, 8 and 5 mm
+    >>> print((1000 * moments).round())  # [N mm]
+    [200. 160. 100.]
     """
 
     def draw(self, key: Array) -> State:

@@ -41,6 +41,11 @@ class FourBarLeg(Environment):
     Reward: "forwards", the speed along x [m/s]; "effort", -0.05 times the square of the action.
     Ends: where the trunk falls by 0.2 m.
     Start: standing, up to 0.1 m above the ground.
+
+    >>> from jaxjoints.dynamics import spanning_tree
+    >>> task = four_bar_leg()
+    >>> spanning_tree(task.system).loops, task.action_size  # one motor moves four hinges
+    (('heel',), 1)
     """
 
     def draw(self, key: Array) -> State:

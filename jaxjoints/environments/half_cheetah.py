@@ -85,6 +85,10 @@ class HalfCheetah(Environment):
     Ends: by the limit alone.
     Start: all coordinates within ±0.1 and the torso lifted by 0.1 m; all speeds normal with
     deviation 0.1.
+
+    >>> task = half_cheetah()
+    >>> print(task.control(jnp.ones(6)).effort[task.places(*HINGES)])  # [N m]
+    [120.  90.  60. 120.  60.  30.]
     """
 
     def draw(self, key: Array) -> State:

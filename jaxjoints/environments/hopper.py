@@ -41,6 +41,12 @@ class Hopper(Environment):
     squares of the action.
     Ends: where the torso sinks by 0.55 m or tilts by more than 0.2 rad.
     Start: standing, all coordinates and speeds within ±0.005.
+
+    >>> task = hopper()
+    >>> state = task.system.state(q={"root": (0.0, 0.5, 0.3)})  # 0.5 m up, tilted by 0.3 rad
+    >>> parts, ended = task.judge(state, jnp.zeros(6), jnp.zeros(0), jnp.ones(3))
+    >>> print(parts["effort"].round(4), ended)
+    -0.003 True
     """
 
     def draw(self, key: Array) -> State:

@@ -42,6 +42,12 @@ class StewartPlatform(Environment):
     Reward: "place" and "lean", minus these distances [dm, 0.1 rad].
     Ends: never.
     Start: level and at rest; radius (0.05 to 0.15 m), direction and sense of the circle are drawn.
+
+    >>> task = stewart_platform()
+    >>> goal = jnp.array([0.1, 0.0, 1.0])  # a circle of 0.1 m, from x on
+    >>> parts, _ = task.judge(task.start, jnp.zeros(0), goal, jnp.zeros(6))
+    >>> print(parts["place"].round(2))  # from the middle, in tenths of a metre
+    -1.0
     """
 
     def goal(self, key: Array) -> Array:

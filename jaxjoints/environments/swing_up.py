@@ -29,6 +29,12 @@ class SwingUp(Environment):
     "effort", -0.01 times the square of the action.
     Ends: never.
     Start: hanging (angle 0), within ±0.2 rad and ±0.2 rad/s.
+
+    >>> task = swing_up()
+    >>> state = task.system.state(q={"shoulder": jnp.pi / 2})
+    >>> parts, _ = task.judge(state, jnp.zeros(1), jnp.zeros(0), jnp.ones(1))
+    >>> print(parts["height"].round(3) + 0.0, parts["effort"])  # level with the shoulder
+    0.0 -0.01
     """
 
     def draw(self, key: Array) -> State:

@@ -16,6 +16,17 @@ class Branch:
 
     base: `WORLD_INDEX` for the world
     side: 0 if `body` is the joint's child, 1 if it is the parent
+
+    >>> from jaxjoints import Hinge, SystemBuilder
+    >>> from jaxjoints.dynamics import spanning_tree
+    >>> world = SystemBuilder()
+    >>> upper = world.body("upper arm", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    >>> lower = world.body("forearm", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    >>> _ = world.joint("shoulder", Hinge(), child=upper)
+    >>> _ = world.joint("elbow", Hinge(), child=lower, parent=upper)
+    >>> tree = spanning_tree(world.build()[0])
+    >>> tree.branches[1]  # the elbow places the forearm from the upper arm
+    Branch(joint=1, body=1, base=0, side=0)
     """
 
     joint: int

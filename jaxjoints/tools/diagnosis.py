@@ -71,6 +71,15 @@ class Diagnosis:
         servo or soft stop, the largest √(k/m) [rad/s], m the inertia that it moves within the
         mechanism
     findings: what may be wrong, a sentence each
+
+    >>> from jaxjoints import Slider, SpringDamper, SystemBuilder
+    >>> world = SystemBuilder()
+    >>> cart = world.body("cart", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    >>> spring = SpringDamper(stiffness=200.0)
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart, laws=spring)
+    >>> found = diagnose(*world.build())
+    >>> print(found.mobility, round(found.frequencies["rail", 0], 3))  # √(k/m)
+    1 10.0
     """
 
     tables: str
