@@ -38,6 +38,13 @@ class BodyInertia:
     mass: [kg], shape (*batch)
     com: centre of mass in the body frame [m], shape (3, *batch)
     inertia: about the centre of mass in body axes [kg m²], shape (3, 3, *batch)
+
+    >>> from jaxjoints import SystemBuilder
+    >>> world = SystemBuilder()
+    >>> arm = world.body("arm", mass=2.0, inertia=(0.5, 0.5, 0.1), com=(0.0, 0.0, -0.5))
+    >>> body = world.build()[0].number("body.arm")
+    >>> print(body.inertia[1, 1] + body.mass * body.com[2] ** 2)  # about y of the body frame
+    1.0
     """
 
     mass: Array | float

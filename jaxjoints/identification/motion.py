@@ -24,6 +24,12 @@ class Motion:
 
     Velocities are constant over a time step, as `SemiImplicitEuler` has them: those at index i move
     the bodies from the pose before to the pose at i.
+
+    >>> position = np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]])[:, :, None]
+    >>> turn = np.array([[1.0, 0.0, 0.0, 0.0], [np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5)]])[:, :, None]
+    >>> motion = Motion.from_poses(position, turn, dt=0.25)
+    >>> print(motion.velocity[0, :, 0], (motion.omega[0, 2, 0] / np.pi).round(4))  # [m/s, π rad/s]
+    [2. 0. 0.] 2.0
     """
 
     position: Array

@@ -121,6 +121,10 @@ class Direction:
 
     within: largest turn about each of the two axes perpendicular to the nominal one [rad]
     nominal: direction in the middle, shape (3,); by default the direction of the system
+
+    >>> axis = Direction(within=np.pi / 3, nominal=(0.0, 0.0, 1.0))
+    >>> print(axis.value(jnp.array([1.0, 0.5]))[2].round(4))  # cos 60°: at the end of one range
+    0.5
     """
 
     within: Array | float
@@ -152,6 +156,10 @@ class Orientation:
 
     within: largest turn about each axis of the nominal frame [rad]
     nominal: quaternion in the middle, w first, shape (4,); by default that of the system
+
+    >>> frame = Orientation(within=np.pi, nominal=(1.0, 0.0, 0.0, 0.0))
+    >>> print(frame.value(jnp.array([1.0, 0.5, 0.5])).round(4) + 0.0)  # half a turn about x
+    [0. 1. 0. 0.]
     """
 
     within: Array | float
@@ -190,6 +198,12 @@ class Inertial:
 
     Source: C. Rucker and P. M. Wensing, Smooth parameterization of rigid-body inertia, IEEE
     Robotics and Automation Letters 7 (2022), equations 8 to 12.
+
+    >>> rod = BodyInertia(3.0, jnp.zeros(3), jnp.eye(3))
+    >>> share = jnp.full(10, 0.5).at[0].set(1.0)  # the end of the mass's range
+    >>> body = Inertial(2.0, nominal=rod).value(share)
+    >>> print(body.mass.round(4), body.inertia[0, 0].round(4))  # both twice as large
+    6.0 2.0
     """
 
     factor: Array | float

@@ -13,6 +13,16 @@ class LoadError(ValueError):
     source: name of the file, or what stands for a text without one
     line: where the element begins, None if it is not known
     element: what the file is wrong about, such as "joint 'elbow'", None for the whole file
+
+    >>> from jaxjoints.models import load_urdf
+    >>> try:
+    ...     load_urdf('''<robot name="arm">
+    ...       <link name="rod"><inertial><mass value="-1"/>
+    ...         <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link>
+    ...     </robot>''', floating=True)
+    ... except LoadError as error:
+    ...     print(error.line, error)
+    2 <text>, line 2, mass: value -1 must be >= 0
     """
 
     def __init__(self, problem: str, *, source: str, line: int | None = None, element=None):
@@ -51,7 +61,17 @@ def _unforeseen(error: Exception) -> str:
 
 
 class LoadWarning(UserWarning):
-    """What a file asks for and its model does not do, in one list."""
+    """What a file asks for and its model does not do, in one list.
+
+    >>> import warnings
+    >>> from jaxjoints.models import load_urdf
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = load_urdf('<robot name="lamp"><link name="base"/><sensor name="eye"/></robot>')
+    >>> print(caught[0].message)
+    <text>: not all of it is simulated as written
+      skipped: sensor (in line 1)
+    """
 
 
 def shown(value: object, most: int = 80) -> str:

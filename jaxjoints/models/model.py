@@ -41,6 +41,19 @@ class Model:
     visuals: shapes to look at; collisions: shapes that the file means for contact
     skipped: what of the file is not simulated or shown, a sentence each
     notes: what was changed so that it can be simulated, a sentence each
+
+    >>> from jaxjoints.models import load_urdf
+    >>> slide = load_urdf('''<robot name="slide">
+    ...   <link name="base"/>
+    ...   <link name="cart"><inertial>
+    ...     <mass value="2"/> <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/>
+    ...   </inertial></link>
+    ...   <joint name="rail" type="prismatic"> <parent link="base"/> <child link="cart"/>
+    ...     <axis xyz="1 0 0"/> <limit lower="-1" upper="1" effort="10" velocity="3"/>
+    ...   </joint>
+    ... </robot>''')
+    >>> slide.coordinates, slide.speed_limits
+    ({'rail': ('rail', 0)}, {'rail': 3.0})
     """
 
     name: str

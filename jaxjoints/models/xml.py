@@ -35,6 +35,14 @@ class FileLimits:
 
     size: of a model file [bytes]; elements: in it; depth: of elements in each other
     name: length of a name [characters]; mesh: size of a mesh file [bytes]
+
+    >>> from jaxjoints.models import LoadError, load_urdf
+    >>> text = '<robot name="pair"><link name="base"/><link name="rod"/></robot>'
+    >>> try:
+    ...     load_urdf(text, limits=FileLimits(elements=2))
+    ... except LoadError as error:
+    ...     print(error)
+    <text>, line 1, link 'rod': is element 3; at most 2 are read
     """
 
     size: int = 64_000_000

@@ -32,6 +32,17 @@ class Knot:
     system: its numbers
     state: its bodies; `state.time` is the time [s]
     q, qd: all coordinates and their speeds on the surfaces of the joints, shape (coordinates,)
+
+    >>> from jaxjoints import Slider, SystemBuilder, coordinate_speeds
+    >>> world = SystemBuilder()
+    >>> _ = world.body("cart", mass=2.0, inertia=(1.0, 1.0, 1.0))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child="cart", qd=3.0)
+    >>> system, start = world.build()
+    >>> def energy_left(knot):
+    ...     return 0.5 * knot.system.mass[0] * knot.qd[0] ** 2
+    >>> knot = Knot(system, start, start.q, coordinate_speeds(system, start))
+    >>> print(energy_left(knot))  # m v²/2
+    9.0
     """
 
     system: System

@@ -52,6 +52,14 @@ class Motion:
     contact_forces: of each contact on its child, world axes [N], (F, E, contacts, 3), or None
     limit_forces: of limits along each coordinate (`Info.limit_force`), (F, E, k), or None
     notes: what is not shown, a sentence each
+
+    >>> from jaxjoints import Slider, SystemBuilder
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    >>> cart = world.body("cart", mass=2.0, inertia=(1.0, 1.0, 1.0))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart, q=0.5, qd=3.0)
+    >>> motion = read_motion(*world.build())
+    >>> print(motion.coordinates[0, 0], motion.energies[0, 0, 0], motion.turning)  # q, m v²/2
+    [0.5] 9.0 [False]
     """
 
     system: System
