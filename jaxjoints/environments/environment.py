@@ -78,16 +78,17 @@ class Environment(ABC):
     actuated: names of the joints that actions drive, each of one coordinate
     scheme: integrator of the simulation
 
-    >>> from jaxjoints import Slider, SystemBuilder
+    >>> from jaxjoints import Slider, SystemBuilder, struct
     >>> world = SystemBuilder()
     >>> cart = world.body("cart", mass=1.0, inertia=(0.1, 0.1, 0.1))
     >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart, q=0.3)
-    >>> class Centred(Environment):
+    >>> @struct
+    ... class Centred(Environment):
     ...     def observe(self, state, qd, goal):
     ...         return jnp.concatenate([state.q, qd])
     ...     def judge(self, state, qd, goal, action):
     ...         return {"near": -jnp.abs(state.q[0])}, state.q[0] > 1.0
-    >>> task = struct(Centred)(*world.build(), 5.0, 0.01, actuated=("rail",), substeps=4)
+    >>> task = Centred(*world.build(), 5.0, 0.01, actuated=("rail",), substeps=4)
     >>> print(task.control(jnp.ones(1)).effort, task.interval)  # 5 N for 0.04 s
     [5.] 0.04
     """

@@ -87,7 +87,7 @@ class HalfCheetah(Environment):
     deviation 0.1.
 
     >>> task = half_cheetah()
-    >>> print(task.control(jnp.ones(6)).effort[task.places(*HINGES)])  # [N m]
+    >>> print(task.control(jnp.ones(6)).effort[task.places(*task.actuated)])  # [N m]
     [120.  90.  60. 120.  60.  30.]
     """
 
