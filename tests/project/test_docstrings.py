@@ -30,8 +30,15 @@ def examples(name):
     return [case for case in FINDER.find(module) if case.examples]
 
 
-# Their programs take more than ten seconds to compile.
+# Their programs take seconds to compile.
 SLOW = (
+    "jaxjoints.solve.newton.Newton",
+    "jaxjoints.solve.gauss_seidel.ProjectedGaussSeidel",
+    "jaxjoints.solve.problem.Solver",
+    "jaxjoints.couplings.shapes.HeightField",
+    "jaxjoints.dynamics.acceleration.accelerations",
+    "jaxjoints.viewing.motion.Motion",
+    "jaxjoints.tools.closure.assemble",
     "jaxjoints.dynamics.linear.linear_model",
     "jaxjoints.dynamics.inverse.inverse_dynamics",
     "jaxjoints.tools.closure.inverse_kinematics",
