@@ -455,10 +455,11 @@ def _numbers(
 ) -> Array:
     """An argument of a constructor of `Pose` as a float array, shape (*shape, *b).
 
-    measured: "rad" for angles, of which degrees are asked about
+    measured: "rad" for angles. Of numbers that a user writes, not of JAX's arrays, which are
+        computed, degrees are asked about
     """
     array, known = _read(call, field, value, shape)
-    if measured and known is not None:
+    if measured and known is not None and not isinstance(value, Array):
         warn_of_unit(f"Pose.{call}", field, np.ravel(known), measured)
     return array
 

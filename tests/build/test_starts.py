@@ -189,6 +189,7 @@ def lift():
     return world.build()
 
 
+@pytest.mark.slow
 def test_a_state_begins_at_its_time(lift):
     system, built = lift
     assert built.time == 0.0
@@ -208,6 +209,7 @@ def test_a_state_begins_at_its_time(lift):
     assert system.state(start=one, time=0.0).time == 0.0
 
 
+@pytest.mark.slow
 def test_a_rollout_goes_on_from_the_time_of_its_start(lift):
     system, _ = lift
     t, dt = 0.4, 1e-3

@@ -79,6 +79,7 @@ def test_simulate_says_how_fast_and_how_good(robot):
     assert error == ""  # no bar where there is no terminal
 
 
+@pytest.mark.slow
 def test_environments_that_go_bad_are_counted(robot, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["view", str(robot), "--seconds", "0.2", "--kick", "1e12"]) == 1

@@ -171,6 +171,7 @@ def test_reactions_of_a_loop_are_those_of_steps():
     assert largest > 1.0
 
 
+@pytest.mark.slow
 def test_energy_changes_by_the_power_of_forces():
     """On a loop: efforts at crank and rocker, a spring and a damper at the crank."""
     laws = (jj.SpringDamper(30.0, 0.4),)

@@ -188,6 +188,7 @@ def test_oscillation_between_two_limits(chattering):
     assert np.abs(found["default"].position).max() < 2.0 + 1e-6
 
 
+@pytest.mark.slow
 def test_the_example_says_and_draws_what_it_found(chattering, tmp_path):
     """It asserts the numbers of switches itself."""
     chattering.main(["--output", str(tmp_path / "picture.png")])
@@ -221,6 +222,7 @@ def test_derivatives_are_those_of_what_is_engaged():
         assert jax.grad(lambda x: end(system, state, x)[2][0])(1.0) == 0.0  # noqa: B023
 
 
+@pytest.mark.slow
 def test_transmissions_engage_too():
     world = SystemBuilder(gravity=(0.0, 0.0, 0.0), erp=0.0)
     for name, q, qd in (("a", 0.0, 1.0), ("b", 0.0, 2.0)):

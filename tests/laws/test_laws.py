@@ -94,6 +94,7 @@ def test_a_bounce_gives_back_its_share_of_the_speed_and_never_adds_to_a_correcti
 # Motors and servos
 
 
+@pytest.mark.slow
 def test_a_motor_reaches_its_speed_with_no_more_than_its_effort():
     speed, effort = np.array([0.5, 0.5, -1.0]), np.array([6.0, 0.1, 6.0])
     start = np.array([0.0, 0.0, 2.0])
@@ -134,6 +135,7 @@ def test_a_servo_is_implicit_pd_control(most):
         assert np.abs(info.law_force).max() <= most + 1e-9
 
 
+@pytest.mark.slow
 def test_targets_come_from_arrays_and_from_controllers():
     stiffness, damping, most, steps = 40.0, 5.0, 3.0, 40
     system, state = on_rail([Servo(stiffness, damping, most)])

@@ -73,6 +73,7 @@ def test_a_bounce_off_the_bound_that_the_step_would_pass_passes_no_other():
     assert (bounced != -e * QD)[past].any() and (bounced == -e * QD)[past].any()
 
 
+@pytest.mark.slow
 def test_both_bounds_push_smoothly_by_their_distance_and_gradients_feel_both():
     ν = 0.3
     scheme = replace(PLAIN, solver=Newton(smoothing=ν, iterations=20))
@@ -103,6 +104,7 @@ def test_both_bounds_push_smoothly_by_their_distance_and_gradients_feel_both():
     np.testing.assert_allclose(slope, -stiff / DT / (1 + stiff), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_rattle_ends_on_the_farther_bound_at_rest():
     system, state = between(Limits(LOWER, UPPER), np.array([-0.01, 0.01]), np.array([20.0, -20.0]))
     state, info = after(system, state, DT, 1, scheme=Rattle())

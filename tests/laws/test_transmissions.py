@@ -225,6 +225,7 @@ def test_a_tendon_is_a_rope_over_two_joints():
             assert pull == pytest.approx(taut, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_a_spring_on_a_value_is_an_implicit_spring():
     world, k, d = shafts(), 30.0, 0.2
     world.transmission(

@@ -72,6 +72,7 @@ def test_a_batch_prints_its_first_environment(mechanism):
     assert told == ["System of 3 bodies that JAX is tracing"]
 
 
+@pytest.mark.slow
 def test_a_step_says_what_it_did(mechanism):
     system, state = mechanism
     one = jax.jit(lambda state: jj.step(system, state, dt=1e-3)[1])

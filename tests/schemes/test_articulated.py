@@ -336,6 +336,7 @@ def _gap(system, state):
     return system_kinematics(prepare(system, 0), state).joints[0].T_CD.p[:, 0]
 
 
+@pytest.mark.slow
 def test_a_tree_stays_closed_while_a_loop_is_pulled_shut():
     system, _ = mechanisms.four_bar()
     angles = mechanisms.four_bar_angles(1.0)

@@ -293,6 +293,7 @@ def test_screw_turns_fall_into_rotation():
 # Laws along a coordinate
 
 
+@pytest.mark.slow
 def test_effort_is_the_force_along_the_coordinate():
     system, state = mechanisms.slider(mass=2.0)
     force, n = 3.0, 40
@@ -413,6 +414,7 @@ def test_hard_stop_corrects_a_violation_no_faster_than_allowed():
     np.testing.assert_allclose(found[None], [100.0, 2.0], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_soft_stop_is_an_implicit_spring_and_damper_that_never_pulls():
     mass, stiffness, damping = 2.0, 400.0, 30.0
     system, state = mechanisms.slider(
@@ -513,6 +515,7 @@ def test_laws_on_one_coordinate_add_up(soft):
     assert sticks.sum() > 10 and (soft or held.sum() > 10)
 
 
+@pytest.mark.slow
 def test_smoothing_pushes_before_the_stop_is_touched():
     system, state = mechanisms.slider(laws=Limits(lower=0.0))
     gap = jnp.array([1e-3, 0.01, 0.1, 1.0])
@@ -562,6 +565,7 @@ def test_disconnected_mechanisms_do_not_feel_each_other():
     np.testing.assert_allclose(sinking, at_start + fallen, rtol=0, atol=CONSERVED)
 
 
+@pytest.mark.slow
 def test_prescribed_base_carries_what_it_bears():
     system, state = mechanisms.moving_base()
     twist = jnp.array([[0.7], [0.3], [-0.2], [0.0], [0.0], [0.0]])

@@ -195,6 +195,7 @@ def test_forces_beyond_all_measure_diverge(cliffs):
     assert info.cause.tolist() == [0, 0, 0], "single steps go on where the numbers are sound again"
 
 
+@pytest.mark.slow
 def test_one_environment_alone_may_be_bad():
     """Without a good one to differentiate at: every body at the origin, at rest."""
     system, state = swinging()

@@ -107,6 +107,7 @@ def test_what_numpy_holds_reads_as_what_jax_holds():
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 def test_readings_by_name_are_those_of_the_flat_vectors():
     system, _, effort, found = swung()
     for joint in ("0", "1"):
@@ -163,6 +164,7 @@ def test_limits_carry_what_presses_against_them(scheme):
     np.testing.assert_allclose(readings.forces["rail"], -push, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_limit_pushes_from_the_side_that_it_is_engaged_at():
     """Engaged at the lower bound, a stop pushes up, even where the upper bound is nearer."""
     laws = [Limits(-0.1, 0.1, engagement=Engagement(break_speed=1.0))]

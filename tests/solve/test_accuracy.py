@@ -95,7 +95,7 @@ def test_cold_starts_with_friction_are_solved_in_few_steps():
     found = solve(jj.Newton(iterations=8), problem)
     left = np.asarray(found.residual > ROUNDING * found.size)
     assert np.mean(left) < 0.03
-    assert np.max(found.steps) <= 8 + 7 + 7
+    assert np.max(found.iterations) <= 8 + 7 + 7
     # More passes bring the bounds of friction nearer to what they follow.
     many = solve(jj.Newton(iterations=8, passes=20), problem)
     assert np.mean(many.excess > 1e-3) < 0.5 * np.mean(found.excess > 1e-3)
