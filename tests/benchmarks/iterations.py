@@ -18,6 +18,7 @@ import numpy as np
 
 import jaxjoints as jj
 from jaxjoints import environments
+from jaxjoints.solve.iteration import Settings
 
 # Limits of the groups of the table, each up to its number.
 GROUPS = (1, 2, 3, 4, 8, 15, 22)
@@ -41,9 +42,8 @@ def tiled(task, key, steps, tile):
 def counted(name, envs, steps, tile):
     """Rows of the table: the task's environments, and the slowest of each tile."""
     task = environments.make(name)
-    limit = task.scheme.solver.iterations + (task.scheme.solver.passes - 1) * (
-        task.scheme.solver.iterations - 1
-    )
+    solver = task.scheme.solver
+    limit = Settings(solver.iterations, solver.passes, True).limits[-1]
     found = [
         tiled(task, key, steps, tile)
         for key in jax.random.split(jax.random.key(0), max(envs // tile, 1))

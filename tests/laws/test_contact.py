@@ -197,6 +197,17 @@ def test_capsules_collide_without_a_change_of_momentum_and_lose_energy(film):
 BALL = (0.7, -2.0, 1.5, 0.6, 0.3, 0.25, 0.9)
 
 
+def in_flight(state, vx, vz, spin, height):
+    """A state of a ball at a height, with speeds along x and z, and about y."""
+    zero = jnp.zeros_like(vx)
+    return jj.replace(
+        state,
+        position=jnp.stack([zero, zero, height])[:, None],
+        velocity=jnp.stack([vx, zero, vz])[:, None],
+        omega=jnp.stack([zero, spin, zero])[:, None],
+    )
+
+
 def thrown(numbers):
     """Where a ball is and how it moves after an impact with friction, from its speeds along x, z
     and about y, restitution, friction, radius and height.
@@ -206,13 +217,7 @@ def thrown(numbers):
     geometry = jj.Contact(jj.shapes.Sphere(radius), jj.shapes.HalfSpace())
     laws = system.contact("ground").laws
     laws = jj.replace(laws[0], restitution=e), *(jj.replace(x, friction=friction) for x in laws[1:])
-    zero = jnp.zeros_like(vx)
-    state = jj.replace(
-        state,
-        position=jnp.stack([zero, zero, height])[:, None],
-        velocity=jnp.stack([vx, zero, vz])[:, None],
-        omega=jnp.stack([zero, spin, zero])[:, None],
-    )
+    state = in_flight(state, vx, vz, spin, height)
     system = system.with_contact("ground", geometry=geometry, laws=laws)
 
     def one(state, _):
@@ -262,18 +267,12 @@ def on_soft_ground(numbers):
     stop, *along = system.contact("ground").laws
     along = (jj.replace(law, friction=friction) for law in along)
     laws = jj.replace(stop, stiffness=stiffness, damping=damping), *along
-    zero = jnp.zeros_like(vx)
-    state = jj.replace(
-        state,
-        position=jnp.stack([zero, zero, height])[:, None],
-        velocity=jnp.stack([vx, zero, vz])[:, None],
-        omega=jnp.stack([zero, spin, zero])[:, None],
-    )
+    state = in_flight(state, vx, vz, spin, height)
     system = jj.replace(
         system.with_contact("ground", geometry=geometry, laws=laws),
         mass=mass[None],
         inertia=inertia * jnp.eye(3)[:, :, None],
-        gravity=jnp.stack([zero, zero, -gravity]),
+        gravity=jnp.array([0.0, 0.0, -1.0]) * gravity,
     )
     final, (gap, ok) = jj.rollout(
         system, state, dt=DT, steps=120, record=lambda s, i: (s.position[2, 0] - radius, i.ok)

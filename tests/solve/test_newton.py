@@ -334,3 +334,13 @@ def test_friction_without_roughness_exceeds_its_bound_by_all_that_it_is():
     pushing = bounded.at[follows, row].set(0.1)
     expected = 0.1 / np.asarray(scale(problem))[row]
     np.testing.assert_allclose(excess(problem, (impulse, pushing)), expected, rtol=1e-12)
+
+
+def test_a_step_says_how_many_iterations_it_took():
+    """Beside a fixed number of sweeps, and of a fall that nothing bounds."""
+    free, falling = mechanisms.slider()
+    stopped, near = mechanisms.slider(laws=[jj.Limits(upper=0.0)], qd=1.0)
+    sweeps = jj.SemiImplicitEuler(jj.ProjectedGaussSeidel(iterations=7), joints="rows")
+    assert jj.step(free, falling, dt=DT)[1].iterations == 1
+    assert 1 <= jj.step(stopped, near, dt=DT)[1].iterations <= 8 + 7 + 7
+    assert jj.step(stopped, near, dt=DT, scheme=sweeps)[1].iterations == 7
