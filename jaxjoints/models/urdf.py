@@ -660,7 +660,11 @@ class _Shapes:
                 if path is None:
                     raise Unreadable("there is no such file in the roots")
                 self.meshes[key] = read_mesh(path, scale, self.limits.mesh)
-            except (Refused, Unreadable) as error:
+            except Refused as error:
+                raise element.error(
+                    f"filename {shown(name)}: {error}; visuals=False leaves all meshes out"
+                ) from error
+            except Unreadable as error:
                 self.meshes[key] = f"mesh {shown(name)}: {error}"
         mesh = self.meshes[key]
         if isinstance(mesh, str):
