@@ -241,8 +241,8 @@ class SystemBuilder:
             `SemiImplicitEuler`). Use it to choose the joint that closes a loop, and for a joint
             that gets CFM after the build
         q, qd: coordinates [m or rad] and their speeds [m/s or rad/s] at the start, shape (dof,)
-        allow_active: accept laws of negative stiffness, damping, friction or inertia, which feed
-            energy into the system
+        allow_active: accept laws of negative stiffness, damping, friction or inertia, and softness
+            of negative stiffness or damping, which feed energy into the system
 
         Raises: ValueError naming the joint, the argument, its value and the rule.
         Warns: couplings of low rank at rest, and masses that differ by more than 1e6.
@@ -261,7 +261,8 @@ class SystemBuilder:
         dof = coupling.dof
         max_effort = read_max_effort(owner, max_effort, dof)
         laws, law_notes = self._laws(owner, laws, dof, allow_active, max_effort)
-        rows = self._row_softness(owner, softness, 6 - dof + extra_rows(coupling))
+        count = 6 - dof + extra_rows(coupling)
+        rows = self._row_softness(owner, softness, count, allow_active)
         if isinstance(rows.softness, Compliance):
             inertias = self._inertias((child, frame_C), (parent, frame_D))
             damped = with_critical_damping(owner, rows.softness, coupling, inertias)
@@ -361,7 +362,7 @@ class SystemBuilder:
         laws, notes = read_laws(
             owner, laws, dof=transmission.rows, erp=self._erp, allow_active=allow_active
         )
-        rows = self._row_softness(owner, softness, transmission.rows)
+        rows = self._row_softness(owner, softness, transmission.rows, allow_active)
         if isinstance(rows.softness, Compliance) and rows.softness.damping is None:
             raise ValueError(
                 f"{owner}: damping of a Compliance must be given; the inertia that a transmission "
@@ -540,9 +541,12 @@ class SystemBuilder:
         hint = near_matches(name, self._joints)
         return f"there is no joint {name!r}; {hint} (joints are added before their laws)"
 
-    def _row_softness(self, owner: str, softness: AnySoftness | None, rows: int) -> RowSoftness:
+    def _row_softness(
+        self, owner: str, softness: AnySoftness | None, rows: int, allow_active: bool = False
+    ) -> RowSoftness:
         """The softness of bilateral rows, the builder's by default, with numbers for each row."""
-        softness = read_softness(owner, self._softness if softness is None else softness, rows)
+        softness = self._softness if softness is None else softness
+        softness = read_softness(owner, softness, rows, allow_active=allow_active)
         if isinstance(softness, Softness):
             return RowSoftness(softness.erp, softness.cfm)
         rigid = read_softness(owner, Softness(self._erp, 0.0), rows)

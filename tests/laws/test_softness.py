@@ -174,6 +174,11 @@ def test_what_is_wrong_with_springs_is_said():
     ):
         with pytest.raises(ValueError, match=f"joint 'mount': {words}"):
             mounted(softness)
+    for softness in (Compliance(1e-3, -2.0), Bushing(-3.0, -2.0)):
+        world = SystemBuilder()
+        world.body("block", mass=MASS, inertia=INERTIA)
+        world.joint("mount", Fixed(), child="block", softness=softness, allow_active=True)
+        np.testing.assert_array_equal(world.build()[0].joint("mount").softness.damping, -2.0)
     world = SystemBuilder()
     for name in "ab":
         world.body(name, mass=1.0, inertia=INERTIA)

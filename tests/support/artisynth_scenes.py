@@ -134,7 +134,6 @@ def padded(numbers):
 def world(names):
     """Scenes in one system, and the state in which they start."""
     builder = SystemBuilder(gravity=(0.0, 0.0, -9.8), erp=0.0)
-    softened = {}
     for name in names:
         scene = SCENES[name]
         for i, body in enumerate(scene["bodies"]):
@@ -147,7 +146,12 @@ def world(names):
         for joint in scene["joints"]:
             made, compliance = coupling(joint), np.array(joint["compliance"])
             rows = 6 - made.dof
-            soft = {"softness": Compliance(compliance[:rows], 0.0)} if compliance[0] else {}
+            soft = {}
+            if compliance[0]:
+                damping = over_half(
+                    np.array(joint["damping"][:rows]), compliance[:rows], scene["dt"]
+                )
+                soft = {"softness": Compliance(compliance[:rows], damping), "allow_active": True}
             owner = f"{name}/{joint['name']}"
             builder.joint(
                 owner,
@@ -159,17 +163,9 @@ def world(names):
                 laws=list(laws(scene, joint)),
                 **soft,
             )
-            if soft:
-                damping = np.array(joint["damping"][:rows])
-                softened[owner] = over_half(damping, compliance[:rows], scene["dt"])
         if name == GEAR:
             builder.transmission("gear", Mimic(-0.5), joints=(f"{name}/j0", f"{name}/j1"))
-    system, state = builder.build()
-    # Set afterwards: the builder refuses those that are negative.
-    for owner, damping in softened.items():
-        springs = system.joint(owner).softness
-        system = system.with_joint(owner, softness=replace(springs, damping=jnp.asarray(damping)))
-    return system, state
+    return builder.build()
 
 
 def limits(system, scene):

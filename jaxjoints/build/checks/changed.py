@@ -34,7 +34,8 @@ def check_change(owner: str, field: str, value: Any, ranks: Any, *, lenient: boo
         if field in ("erp", "cfm"):
             read_softness(owner, Softness(**{field: one}), np.size(one))
         elif field == "softness":
-            read_softness(owner, one, max(map(np.size, jax.tree.leaves(one))))
+            rows = max(map(np.size, jax.tree.leaves(one)))
+            read_softness(owner, one, rows, allow_active=lenient)
         elif field == "max_effort":
             read_max_effort(owner, one, np.size(one))
         elif field == "enabled":

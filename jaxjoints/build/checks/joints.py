@@ -68,8 +68,13 @@ def warn_of_mass_ratio(owner: str, bodies: Mapping[str, BodySpec], names: Sequen
         )
 
 
-def read_softness(owner: str, softness: AnySoftness, rows: int) -> AnySoftness:
-    """The softness of bilateral rows, each of its numbers of shape (rows,), or None as before."""
+def read_softness(
+    owner: str, softness: AnySoftness, rows: int, *, allow_active: bool = False
+) -> AnySoftness:
+    """The softness of bilateral rows, each of its numbers of shape (rows,), or None as before.
+
+    allow_active: accept negative stiffness and damping
+    """
     if not isinstance(softness, AnySoftness):
         raise ValueError(
             f"{owner}: softness {softness!r} must be a Softness(erp=…, cfm=…), Compliance(…), "
@@ -84,7 +89,10 @@ def read_softness(owner: str, softness: AnySoftness, rows: int) -> AnySoftness:
         if is_traced(numbers):
             read[field] = jnp.broadcast_to(numbers, (rows,))
             continue
-        least = numbers > 0 if field == "time_constant" else numbers >= 0
+        if allow_active and field in ("stiffness", "damping"):
+            least = np.isfinite(numbers)
+        else:
+            least = numbers > 0 if field == "time_constant" else numbers >= 0
         if not least.all() or field == "erp" and (numbers > 1).any():
             rules = {"erp": "lie in [0, 1]", "time_constant": "be > 0"}
             rule = rules.get(field, "be >= 0")
