@@ -25,6 +25,7 @@ from jaxjoints import (
     Limits,
     Lock,
     Motor,
+    PointOnCurve,
     Rope,
     SemiImplicitEuler,
     Servo,
@@ -36,7 +37,8 @@ from jaxjoints import (
     replicate,
     step,
 )
-from jaxjoints.laws.transmissions import PolynomialRelation, SwingCone, Weighted
+from jaxjoints.couplings.shapes import Sphere
+from jaxjoints.laws.transmissions import Mimic, PolynomialRelation, SwingCone, Weighted
 from support.differences import MOTION, central, pushed
 
 DT = 1e-2
@@ -233,6 +235,98 @@ def test_a_joint_whose_ends_meet_leaves_a_body_to_fall_freely(name):
     for some, every in zip(found, expected, strict=True):
         np.testing.assert_array_equal(some[..., 1], every[..., 1])
     assert np.abs(by_mass).max() > 1e-6
+
+
+# Laws of a contact, and the least speed at which it pushes each of two balls [m/s] that are 0.2 m
+# into each other.
+INTO_EACH_OTHER = {
+    "hard with friction": ({"friction": 0.5}, 1.9),
+    "soft": ({"stiffness": 1e3, "damping": 1.0}, 0.9),
+    "bouncing": ({"restitution": 0.5}, 1.9),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INTO_EACH_OTHER)
+def test_balls_whose_centres_meet_are_pushed_apart(name):
+    """In some direction, which no slope changes; a neighbour in a batch has what it has alone."""
+    surface, least = INTO_EACH_OTHER[name]
+    world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    for place, ball in enumerate("ab"):
+        world.body(ball, mass=2.0, inertia=(0.1, 0.1, 0.1), pose=(0.2 * place, 0.0, 0.0))
+    shapes = Sphere(0.1), Sphere(0.1)
+    world.contact("balls", *shapes, child="b", parent="a", **surface)
+    system, state = world.build()
+    weights = jnp.array([[1.0, -2.0], [3.0, 4.0], [-5.0, 6.0]])[..., None]
+
+    @jax.jit
+    def slopes(apart):
+        start = replicate(state, 2)
+        at, speed = start.position.at[:, 1].set(apart), start.velocity + 0.1
+
+        def seen(mass, position, velocity):
+            changed = replace(start, position=position, velocity=velocity)
+            final, info = step(replace(system, mass=mass), changed, dt=DT)
+            return jnp.sum(weights * final.position), (final.velocity, info.ok)
+
+        return jax.value_and_grad(seen, argnums=(0, 1, 2), has_aux=True)(system.mass, at, speed)
+
+    beside = jnp.array([0.15, 0.05, 0.02])
+    (_, (speed, ok)), (by_mass, *found) = slopes(jnp.stack([jnp.zeros(3), beside], axis=-1))
+    (_, (speeds, _)), (_, *expected) = slopes(jnp.stack([beside, beside], axis=-1))
+    assert ok.all() and np.isfinite(by_mass).all()
+    pushed_by = np.asarray(speed[..., 0]) - 0.1
+    assert least < np.linalg.norm(pushed_by[:, 0]) < 2.001
+    np.testing.assert_allclose(pushed_by.sum(axis=1), 0.0, atol=1e-12)
+    np.testing.assert_array_equal(found[0][..., 0], weights[..., 0])
+    np.testing.assert_array_equal(speed[..., 1], speeds[..., 1])
+    for some, every in zip(found, expected, strict=True):
+        assert np.isfinite(some).all()
+        np.testing.assert_array_equal(some[..., 1], every[..., 1])
+
+
+def bead(numbers):
+    """Motion after a step of a bead near an end of its wire: from place and speed along it, and the
+    height of a point of the wire.
+    """
+    along, speed, height = numbers
+    points = jnp.array([[0.0, 0.0, 0.0], [0.5, 0.1, 0.2], [1.0, 0.4, 0.1]]).at[0, 2].set(height)
+    world = SystemBuilder(gravity=(0.3, -0.2, -9.81))
+    world.body("bead", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    q, qd = jnp.stack([along, 0.1, 0.2, -0.1]), jnp.stack([speed, 0.3, -0.2, 0.1])
+    world.joint("wire", PointOnCurve.through(points), child="bead", q=q, qd=qd)
+    final, _ = step(*world.build(), dt=DT)
+    return jnp.concatenate([final.position[:, 0], final.velocity[:, 0], final.omega[:, 0]])
+
+
+def meshing(numbers):
+    """Speeds after a step of two blocks on rails, which a pair of gears of any ratio couples."""
+    final, _ = step(*two_sliders(Mimic(numbers[0]), ()), dt=DT)
+    return final.velocity.ravel()
+
+
+LENGTH = float(np.hypot(np.hypot(0.5, 0.1), 0.2) + np.hypot(np.hypot(0.5, 0.3), 0.1))
+# Numbers, and by how much the first is changed to leave the range.
+AT_AN_END = {
+    "beginning of a wire": (bead, (0.0, -0.8, 0.0), -1e-3),
+    "end of a wire": (bead, (LENGTH, 0.8, 0.0), 1e-3),
+    "gear of ratio 0": (meshing, (0.0,), 0.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AT_AN_END)
+def test_slopes_at_the_end_of_a_range(name):
+    """Where a curve goes on straight, and where a gear holds its second joint alone."""
+    function, at, beyond = AT_AN_END[name]
+    at, beside = np.array(at), np.eye(len(at))[0] * beyond
+    outside = np.array([at + beside, at + 1e-6 * beside, at, at - 1e-6 * beside])
+    found = np.asarray(jax.jit(jax.vmap(jax.jacrev(function)))(jnp.asarray(outside)))
+    expected = central(jax.jit(jax.vmap(function)), outside[0], np.full(len(at), 1e-4))
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(found[0].T, expected, rtol=1e-7, atol=1e-8)
+    # Curvature has a kink at an end: there the slope is that of one side.
+    assert min(np.abs(found[2] - found[side]).max() for side in (1, 3)) < 1e-6
 
 
 def two_sliders(transmission, laws):
