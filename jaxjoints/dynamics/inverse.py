@@ -32,6 +32,15 @@ class InverseDynamics:
         `Control(effort=…)` applies it
     miss: largest difference to a wanted acceleration [m/s² or rad/s²], shape (*batch)
     now: accelerations and forces under these efforts
+
+    >>> from jaxjoints import Cylindrical, SystemBuilder
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> drill = world.body("drill", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    >>> _ = world.joint("quill", Cylindrical((0.0, 0.0, 1.0)), child=drill)
+    >>> wanted = {"quill": (0.0, 3.0)}
+    >>> motor = inverse_dynamics(*world.build(), wanted, actuated=("quill.1",))
+    >>> print(motor.effort.round(6), motor.miss.round(6))  # nothing carries the drill
+    [0.  0.3] 10.0
     """
 
     effort: Array

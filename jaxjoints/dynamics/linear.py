@@ -50,6 +50,14 @@ class LinearModel:
 
     A: shape (2 k, 2 k, *batch); B: shape (2 k, m, *batch)
     c: what goes on at x = u = 0, shape (2 k, *batch): (q̇, q̈), or for a step the changes of q and q̇
+
+    >>> from jaxjoints import Hinge, SystemBuilder
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> arm = world.body("arm", mass=1.0, inertia=(1.5, 1.5, 1.5), com=(0.0, 0.0, 1.0))
+    >>> _ = world.joint("shoulder", Hinge((0.0, 1.0, 0.0)), child=arm)
+    >>> model = linear_model(*world.build())
+    >>> print(jnp.linalg.eigvals(model.A).real.max().round(4))  # it falls as exp(t √(m g l/I))
+    2.0
     """
 
     A: Array
@@ -77,6 +85,15 @@ class OperatingPoint:
     residual: largest acceleration of an independent coordinate there, shape (*batch)
     found: whether it is an equilibrium: one more Newton step would change no coordinate by more
         than 1e-9 (1e-4 in float32), and joints are as closed, bool (*batch)
+
+    >>> from jaxjoints import Slider, SpringDamper, SystemBuilder
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> load = world.body("load", mass=2.0, inertia=(1.0, 1.0, 1.0))
+    >>> spring = SpringDamper(stiffness=100.0)
+    >>> _ = world.joint("rail", Slider((0.0, 0.0, 1.0)), child=load, laws=spring)
+    >>> rest = operating_point(*world.build())
+    >>> print(rest.state.q.round(6), rest.found)  # -m g/k
+    [-0.2] True
     """
 
     state: State

@@ -54,6 +54,15 @@ class Touch:
 
     reach: gap below which a stop is touched [m or rad]
     creep: speed below which a stop is not left and friction sticks [m/s or rad/s]
+
+    >>> from jaxjoints import Limits, Slider, SystemBuilder, dynamics
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, -10.0))
+    >>> load = world.body("load", mass=2.0, inertia=(1.0, 1.0, 1.0))
+    >>> stop = Limits(lower=0.0)
+    >>> _ = world.joint("rail", Slider((0.0, 0.0, 1.0)), child=load, laws=stop, q=1e-4)
+    >>> now = dynamics.accelerations(*world.build(), touch=Touch(reach=1e-3))
+    >>> print(now.qdd.round(6) + 0.0, now.info.limit_force.round(6))  # as if it lay on the stop
+    [0.] [20.]
     """
 
     reach: Array | float = 1e-6

@@ -107,6 +107,15 @@ class AssemblyReport:
         (*batch)
     reached: all wanted coordinates, goals and speeds are met, shape (*batch)
     iterations: damped Newton steps, int32 (*batch)
+
+    >>> from jaxjoints import Hinge, SystemBuilder, goals
+    >>> world = SystemBuilder()
+    >>> _ = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    >>> _ = world.joint("elbow", Hinge(), child="arm")
+    >>> tip = goals.Point("arm", at=(0.0, 1.0, 2.0), point=(1.0, 0.0, 0.0))
+    >>> _, report = assemble(*world.build(), goals={"tip": tip}, strict=False)
+    >>> print(report.closed, report.reached, report.goal_error.round(4))  # it turns 2 m below
+    True False [2.]
     """
 
     joint_error: Array
@@ -145,6 +154,17 @@ class AssemblyError(ValueError):
 
     state: end of the iteration, with loops as closed as possible
     report: its errors
+
+    >>> from jaxjoints import Hinge, SystemBuilder, goals
+    >>> world = SystemBuilder()
+    >>> _ = world.body("arm", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    >>> _ = world.joint("elbow", Hinge(), child="arm")
+    >>> tip = goals.Point("arm", at=(0.0, 1.0, 2.0), point=(1.0, 0.0, 0.0))
+    >>> try:
+    ...     assemble(*world.build(), goals={"tip": tip})
+    ... except AssemblyError as error:
+    ...     print(error.report.closed, str(error).partition(".")[0])  # it turns 2 m below
+    True assemble: goal 'tip' is missed by 2 m or rad
     """
 
     def __init__(self, message: str, state: State, report: AssemblyReport):

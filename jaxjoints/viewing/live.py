@@ -38,6 +38,15 @@ class Live:
     server: of viser, whose `scene` and `gui` take further elements
     state: the `State` that is shown
     url: where to look
+
+    >>> from jaxjoints import Slider, SystemBuilder
+    >>> world = SystemBuilder()
+    >>> cart = world.body("cart", mass=2.0, inertia=(1.0, 1.0, 1.0))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart)
+    >>> shown = live(*world.build(), port=0)
+    >>> print(shown.pose([0.5]).position[:, 0])
+    [0.5 0.  0. ]
+    >>> shown.stop()
     """
 
     def __init__(

@@ -32,6 +32,14 @@ class View:
     page: the HTML text; it needs no other file, no server and no network
     notes: what the page does not show, a sentence each
     height: of the page in a notebook [pixels]
+
+    >>> from jaxjoints import Slider, SystemBuilder, replicate
+    >>> world = SystemBuilder()
+    >>> cart = world.body("cart", mass=2.0, inertia=(1.0, 1.0, 1.0))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart)
+    >>> system, state = world.build()
+    >>> view(system, replicate(state, 4096)).notes
+    ('The first 16 of 4096 environments are shown.',)
     """
 
     def __init__(self, page: str, notes: tuple[str, ...], height: int):
