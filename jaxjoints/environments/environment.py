@@ -51,6 +51,12 @@ class Episode:
         - "steps": taken since the start, int32 (*batch)
         - "truncation": the episode ended by the time limit alone, bool (*batch)
         - "cause": why the mechanism stands still or its step is not to be trusted, a `Cause`
+
+    >>> from jaxjoints import environments
+    >>> task = environments.make("swing_up")
+    >>> episode = task.step(task.reset(jax.random.key(0)), jnp.ones(1))
+    >>> print(episode.state.time.round(2), episode.info["steps"], episode.metrics["effort"])
+    0.04 1 -0.01
     """
 
     state: State

@@ -34,6 +34,14 @@ class Transition:
         restart. Shapes (size, *batch), (*batch)
     truncation: True where the time limit alone ended the episode: the state after it has a value
     metrics: parts of the reward, by name
+
+    >>> from jaxjoints import environments
+    >>> task = replace(environments.make("swing_up"), limit=2)
+    >>> def idle(parameters, obs, key):
+    ...     return jax.numpy.zeros(1)
+    >>> _, seen = unroll(task, task.reset(jax.random.key(0)), idle, steps=3)
+    >>> print(seen.obs.shape, seen.truncation)  # the third step begins anew
+    (3, 3) [False  True False]
     """
 
     obs: Array

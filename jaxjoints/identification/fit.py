@@ -53,6 +53,19 @@ class Fit(NamedTuple):
     identified: values and deviations by path, and the course of the search. Unknown starts are
         among the values: "start of recording 0" has the free coordinates, then the free speeds, at
         the start of each shot
+
+    >>> from jaxjoints import Control, Slider, SystemBuilder
+    >>> from jaxjoints.identification import Positive
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    >>> cart = world.body("cart", mass=1.0, inertia=(1.0, 1.0, 1.0))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart)
+    >>> push, ranges = Control(effort=jnp.array([6.0])), {"body.cart.mass": Positive(5.0)}
+    >>> speeds = Recording(np.array([[0.3], [0.6]]), 1e-3, 0.1, q=[0.0], qd=[0.0], control=push)
+    >>> def speed(system, state, info):
+    ...     return state.velocity[0]
+    >>> found = fit(world.build()[0], ranges, speeds, speed, key=jax.random.key(0), starts=2)
+    >>> print(found.system.mass.round(4))  # 6 N at 3 m/s²
+    [2.]
     """
 
     system: System

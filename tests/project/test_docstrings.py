@@ -62,6 +62,9 @@ SLOW = (
     "jaxjoints.dynamics.inverse.InverseDynamics",
     "jaxjoints.dynamics.linear.LinearModel",
     "jaxjoints.dynamics.linear.OperatingPoint",
+    "jaxjoints.environments.environment.Episode",
+    "jaxjoints.environments.unroll.Transition",
+    "jaxjoints.identification.fit.Fit",
 )
 CASES = [
     pytest.param(case, id=case.name, marks=pytest.mark.slow if case.name in SLOW else ())
