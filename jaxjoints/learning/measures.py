@@ -23,6 +23,14 @@ class Agreement(NamedTuple):
     cosine: between the slopes along all directions by the gradient and by differences: 1 where they
         are proportional
     slopes, differences: these slopes, shape (directions,)
+
+    >>> from jaxjoints import environments
+    >>> from jaxjoints.learning import gaussian
+    >>> task, key = environments.make("swing_up"), jax.random.key(0)
+    >>> parameters = gaussian(key, task.observation_size, task.action_size, (2,))
+    >>> found = agreement(task, key, parameters, steps=2, envs=1, directions=3)
+    >>> print(round(found.cosine, 3))
+    1.0
     """
 
     norm: float

@@ -73,6 +73,19 @@ class Plan:
     gains: feedback u + gains (x - x of the plan) that keeps to the plan, with x the independent
         coordinates, then their speeds; shape (horizon, actuated, 2 independent, *batch). None from
         `shooting`
+
+    >>> from jaxjoints import Slider, SystemBuilder
+    >>> from jaxjoints.optimization import Problem, ilqr
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    >>> _ = world.body("cart", mass=1.0, inertia=(1.0, 1.0, 1.0))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child="cart", qd=1.0)
+    >>> def effort(knot, u):
+    ...     return 0.5 * u[0] ** 2
+    >>> def speed(knot):
+    ...     return knot.qd[0] ** 2
+    >>> plan = ilqr(Problem(*world.build(), effort, speed, horizon=2, dt=0.5))
+    >>> print(plan.u[:, 0].round(4), plan.cost.round(4))  # ∫u² dt + v² of 1/4 each
+    [-0.5 -0.5] 0.5
     """
 
     u: Array

@@ -32,6 +32,19 @@ class Drive:
     violations: of that plan, the same shape
     outcome: of that plan, an `Outcome`. ITERATIONS, a plan used before it converged, is normal with
         few iterations
+
+    >>> from jaxjoints import Slider, SystemBuilder
+    >>> world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    >>> _ = world.body("cart", mass=1.0, inertia=(1.0, 1.0, 1.0))
+    >>> _ = world.joint("rail", Slider((1.0, 0.0, 0.0)), child="cart", qd=1.0)
+    >>> def effort(knot, u):
+    ...     return 0.5 * u[0] ** 2
+    >>> def speed(knot):
+    ...     return knot.qd[0] ** 2
+    >>> problem = Problem(*world.build(), effort, speed, horizon=2, dt=0.5)
+    >>> drive = receding_horizon(problem, intervals=3)
+    >>> print(drive.qd[:, 0].round(4))  # each plan brakes by a half in 1 s, and acts for 0.5 s
+    [1.     0.75   0.5625 0.4219]
     """
 
     u: Array

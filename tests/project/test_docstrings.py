@@ -65,6 +65,10 @@ SLOW = (
     "jaxjoints.environments.environment.Episode",
     "jaxjoints.environments.unroll.Transition",
     "jaxjoints.identification.fit.Fit",
+    "jaxjoints.learning.measures.Agreement",
+    "jaxjoints.learning.policy_gradient.Learned",
+    "jaxjoints.optimization.plan.Plan",
+    "jaxjoints.optimization.receding.Drive",
 )
 CASES = [
     pytest.param(case, id=case.name, marks=pytest.mark.slow if case.name in SLOW else ())
