@@ -141,6 +141,7 @@ def ended(case, velocity, *, tree):
     return end, done, solution.residual
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", mostly_slow(CASES, default=("moving base", "locked"), sweep=("floating leg",))
 )
@@ -156,6 +157,7 @@ def test_both_eliminations_solve_one_problem(case):
             np.testing.assert_allclose(x, y, atol=EQUAL * max(1.0, np.abs(y).max(initial=0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", mostly_slow(CASES, default=("moving base",), sweep=("floating leg", "mixed"))
 )

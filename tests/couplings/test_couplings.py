@@ -336,6 +336,7 @@ def test_drift_is_the_rate_of_the_errors_at_rest(name):
     assert_close(rows.drift, differenced(lambda h: case.study(T, t=case.time + h)[0].error), 1e-9)
 
 
+@pytest.mark.slow
 def test_a_moving_plane_drifts_at_its_speed():
     rows, _ = on_surface("moving plane")
     assert_close(rows.drift, np.full((1, COUNT), -0.7), EXACT)

@@ -242,6 +242,7 @@ def test_a_ball_is_as_far_from_a_height_field_as_from_its_nearest_triangle(shape
     assert TRIANGLES.shape == (8, 3)
 
 
+@pytest.mark.slow
 def test_boxes_capsules_cylinders_and_meshes_touch_a_height_field():
     """On a slope of one plane as on a half-space of that slope; other ways round too."""
     x = np.linspace(-1.5, 1.5, 7)

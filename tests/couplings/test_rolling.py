@@ -260,6 +260,7 @@ def test_a_point_on_a_moving_path_converges_to_rbdl():
 # Closed forms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.4, pytest.param(2 / 3, marks=pytest.mark.slow)])
 def test_a_ball_rolls_down_a_slope_at_its_acceleration(share):
     slope, time = 0.3, 0.2

@@ -55,6 +55,7 @@ BLOCKS = np.array(
 ).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cast, close",
     [(lambda x: x, EXACT), pytest.param(single, SINGLE, marks=pytest.mark.slow)],
@@ -198,6 +199,7 @@ def test_energy_changes_by_the_power_of_forces():
     np.testing.assert_allclose(rate, power, rtol=SOLVED * 10)
 
 
+@pytest.mark.slow
 def test_a_four_bar_accelerates_as_its_angles_do():
     crank, speed, h = 1.0, 5.0, 1e-4
 

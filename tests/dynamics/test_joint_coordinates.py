@@ -186,6 +186,7 @@ def test_a_batch_in_single_precision_is_near_its_environments():
         np.testing.assert_allclose(M[..., i], jax.jit(mass_matrix)(system, one), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_forces_of_a_tree_are_those_of_its_mass_matrix():
     rates = np.random.default_rng(0).normal(size=11)
     fixed = mechanisms.chain(2, q=0.5, qd=1.5, laws=(jj.Armature(0.3), jj.SpringDamper(5.0)))

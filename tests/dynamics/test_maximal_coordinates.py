@@ -36,6 +36,7 @@ def assert_close(linear, angular, dense):
     assert largest > 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(LOOPS, default=("Jansen's leg",)))
 def test_loops_accelerate_as_one_dense_problem_has_it(name):
     system, state = in_motion(name)
@@ -87,6 +88,7 @@ TREES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(TREES, default=("hinges",)))
 def test_trees_accelerate_and_step_as_one_dense_problem_has_it(name):
     """A step changes speeds ν of joints by h ν̇, and the momenta of a body adrift by its forces."""

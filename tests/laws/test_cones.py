@@ -43,7 +43,9 @@ def rolled(system, state, steps, method):
     )
 
 
-@pytest.mark.parametrize("angle", [0.0, np.pi / 4, 1.0])
+@pytest.mark.parametrize(
+    "angle", [0.0, *(pytest.param(x, marks=pytest.mark.slow) for x in (np.pi / 4, 1.0))]
+)
 def test_a_box_slides_as_far_in_every_direction(angle):
     """It loses h μ g of its speed in each step; a pyramid brakes by up to √2 as much."""
     way, steps = np.array([np.cos(angle), np.sin(angle)]), 40

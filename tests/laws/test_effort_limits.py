@@ -36,6 +36,7 @@ def advance():
     return jax.jit(jax.grad(run, has_aux=True))(jnp.array(EFFORT))
 
 
+@pytest.mark.slow
 def test_efforts_are_clipped_in_each_environment_and_told(advance):
     _, info = advance
     acted = [[2.0, 3.0, -3.0, 0.0, 1.0], [1.0, -5.0, 4.0, 0.0, 5.0], [1e12, 1.0, 2.0, 0.0, 4.0]]
@@ -45,6 +46,7 @@ def test_efforts_are_clipped_in_each_environment_and_told(advance):
     np.testing.assert_allclose(info.qd[:, 1:], DT * np.array(acted)[:, 1:], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_no_gradient_flows_to_what_is_clipped(advance):
     slope, _ = advance
     expected = DT * np.array([[0, 0, 0, 0, 0], [0, 0, 1, 0, 0], [0, 1, 1, 0, 1]])

@@ -113,6 +113,7 @@ def test_rattle_ends_on_the_farther_bound_at_rest():
     np.testing.assert_allclose(state.velocity[0, 0], 0.0, rtol=0, atol=EXACT)
 
 
+@pytest.mark.slow
 def test_both_stops_of_a_range_as_narrow_as_a_step_bring_a_block_to_rest():
     system, state = between(Limits(LOWER, UPPER))
     state, info = after(system, state, DT, 3, scheme=SemiImplicitEuler(projections=1))

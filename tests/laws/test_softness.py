@@ -118,6 +118,7 @@ class Level(Constraint):
         return poses.p[2, :1] - poses.p[2, 1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "held", ["transmission", pytest.param("constraint", marks=pytest.mark.slow)]
 )

@@ -256,6 +256,7 @@ class Product(Transmission):
         return jnp.stack([q[2] - self.scale * jnp.sin(q[0]) * q[1], q[1] - q[0] ** 2])
 
 
+@pytest.mark.slow
 def test_a_transmission_of_ones_own_holds_its_values():
     world = shafts()
     joints = ["shaft0", "shaft1", "shaft2"]

@@ -84,6 +84,7 @@ SERIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SERIES)
 def test_joints_of_several_coordinates_are_hinges_and_sliders_in_series(name):
     world = jj.SystemBuilder()

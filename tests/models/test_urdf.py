@@ -546,6 +546,7 @@ def test_a_file_that_is_not_there_is_no_load_error(tmp_path):
         load_urdf(tmp_path)
 
 
+@pytest.mark.slow
 def test_collision_shapes_touch_a_ground_on_request(tmp_path):
     """Boxes, cylinders, spheres and the hulls of meshes, on a half-space and a height field."""
     rng = np.random.default_rng(0)

@@ -254,7 +254,8 @@ def test_pages_of_the_reference_link_to_pages_that_exist(reference):
 
 
 @pytest.mark.parametrize(
-    "name", ["STEP.md", "FOOT.md", pytest.param("TRANSFORMS.md", marks=pytest.mark.slow)]
+    "name",
+    ["STEP.md", *(pytest.param(x, marks=pytest.mark.slow) for x in ("FOOT.md", "TRANSFORMS.md"))],
 )
 def test_a_step_goes_as_its_page_says(capsys, name):
     page = (PACKAGE / name).read_text(encoding="utf-8")

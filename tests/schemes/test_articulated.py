@@ -122,6 +122,7 @@ SLOW = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     mostly_slow(sorted(CASES), default=DEFAULT, sweep=CASES - {*DEFAULT, *SLOW}),

@@ -128,6 +128,7 @@ MOVING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(MOVING, default=("four-bar",)))
 def test_constraint_forces_do_no_work(name):
     system, state = MOVING[name]()
@@ -341,6 +342,7 @@ def test_spring_damper_is_an_implicit_euler_step():
     np.testing.assert_allclose(final.position[0, 0], q, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_dry_friction_sticks_below_its_bound_and_slides_above():
     mass, friction, n = 2.0, 1.5, 100
     system, state = mechanisms.slider(mass=mass, laws=DryFriction(friction))

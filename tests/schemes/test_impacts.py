@@ -219,6 +219,7 @@ def test_an_elastic_bounce_keeps_the_energy_and_nothing_passes_the_stop():
     np.testing.assert_allclose(energy, 0.3 * G + (G * dt / 2) ** 2 / 2, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_what_has_bounced_comes_to_rest_on_the_stop():
     z, energy, ok = bounced(*a_ball(0.5, q=0.3), 2e-3)
     assert ok.all() and z.min() >= -ROUNDING

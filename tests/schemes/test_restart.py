@@ -71,6 +71,7 @@ def test_restarted_motion_converges_like_the_motion_itself(mechanism, name):
     assert errors[1] < 1e-9 or np.log(errors[0] / errors[1]) / np.log(4) > order - 0.35
 
 
+@pytest.mark.slow
 def test_one_step_from_coordinates_and_speeds_gives_their_accelerations():
     """Those of RATTLE, which are of second order, and the same in the limit of small steps."""
     system, state, _ = tree()
@@ -82,6 +83,7 @@ def test_one_step_from_coordinates_and_speeds_gives_their_accelerations():
     assert np.abs(found[1]).min() > 0.1
 
 
+@pytest.mark.slow
 def test_coordinates_and_speeds_are_those_of_the_state_at_the_end():
     system, state, _ = tree()
     new, info = jax.jit(lambda: jj.step(system, state, dt=1e-2))()

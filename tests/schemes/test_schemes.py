@@ -259,6 +259,7 @@ def slide():
     )
 
 
+@pytest.mark.slow
 def test_a_block_comes_to_rest_on_a_stop():
     system, state = block()
     stop, spring = system.joint("rail").laws

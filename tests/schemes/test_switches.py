@@ -145,6 +145,7 @@ def test_switches_are_one_or_zero():
         arms()[0].with_joint("1", enabled=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme",
     [SemiImplicitEuler(), pytest.param(Rattle(), marks=pytest.mark.slow)],
@@ -160,6 +161,7 @@ def test_a_joint_that_is_off_does_nothing_to_its_bodies(scheme):
     np.testing.assert_array_equal(info.law_force[1], 0)
 
 
+@pytest.mark.slow
 def test_a_transmission_that_is_off_has_no_error():
     world = SystemBuilder()
     for name in ("a", "b"):

@@ -32,6 +32,7 @@ def rolled():
     return system, *run(jj.replicate(state, 2))
 
 
+@pytest.mark.slow
 def test_gaps_speeds_forces_and_reactions_by_name(rolled):
     _, readings, _ = rolled
     last = jax.tree.map(lambda x: np.asarray(x[-1]), readings)
@@ -50,6 +51,7 @@ def test_gaps_speeds_forces_and_reactions_by_name(rolled):
     np.testing.assert_allclose(last.speeds["sole"][0, 1], -G * 4 * DT, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_numbers_of_a_contact_by_their_paths(rolled):
     system, _, _ = rolled
     assert float(system.number("contact.sole.laws.1.friction")) == 0.4
@@ -57,6 +59,7 @@ def test_numbers_of_a_contact_by_their_paths(rolled):
     assert float(changed.contact("sole").geometry.shape_C.radius) == 0.2
 
 
+@pytest.mark.slow
 def test_a_picture_has_the_points_and_forces_of_contacts_in_the_world(rolled):
     system, readings, states = rolled
     motion = read_motion(system, (states, readings.info))

@@ -83,6 +83,7 @@ def test_only_what_is_jammed_is_out_of_the_reach_of_float32():
     np.testing.assert_array_equal(fuzz.beyond_float32(drawn)[0], [False, True])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*from outside of the coupling")
 @pytest.mark.parametrize("seed", [2, 6, 9])
 def test_a_seed_that_the_builder_refused_is_built(seed):

@@ -43,6 +43,7 @@ def test_tiles_give_the_same_bits(tile):
     assert_same(run(states, tile=BATCH), run(states, tile=tile))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", mostly_slow([1, 3, 16], default=("3",)))
 def test_another_batch_size_gives_the_same_numbers(batch):
     """The compiler may add and multiply in one rounding or in two, by the width of the batch."""
@@ -53,6 +54,7 @@ def test_another_batch_size_gives_the_same_numbers(batch):
         np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme",
     [SemiImplicitEuler(), pytest.param(Rattle(), marks=pytest.mark.slow)],

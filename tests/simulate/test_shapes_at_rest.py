@@ -105,6 +105,7 @@ def kinetic(system, state, name):
     return float(state.velocity[:, i] @ state.velocity[:, i] + 0.01 * spin @ spin)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(STANDING, default=STACK))
 def test_what_falls_on_a_shape_rests_on_it(name):
     system, state, end, gaps, expected = film(STANDING[name])

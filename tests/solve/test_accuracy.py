@@ -48,6 +48,7 @@ def distance(problem, solution, answers):
     return worst / most
 
 
+@pytest.mark.slow
 def test_exact_solutions_obey_all_laws(problem):
     assert np.mean([answer.verified for answer in problem[2]]) > 0.95
     assert all(answer.violation <= 1e-10 * answer.size for answer in problem[2])
@@ -89,6 +90,7 @@ def test_chains_whose_whole_steps_go_round_in_circles_are_solved():
     assert np.all(found.residual <= ROUNDING * found.size)
 
 
+@pytest.mark.slow
 def test_cold_starts_with_friction_are_solved_in_few_steps():
     # Two links with two contacts each: a simulation starts nearer, from the last step.
     problem = contacts(2, 2, 4 * PROBLEMS, friction=(0.3, 1.0))

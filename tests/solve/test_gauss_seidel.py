@@ -337,6 +337,7 @@ def test_the_program_does_not_grow_with_the_rows():
     assert few == many
 
 
+@pytest.mark.slow
 def test_a_step_says_that_few_visits_are_not_enough():
     system, state = violent_chain([jj.Limits(-0.301, 0.301, erp=0.2, cfm=0.0)])
     scheme = jj.SemiImplicitEuler(

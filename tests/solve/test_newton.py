@@ -154,6 +154,7 @@ def test_all_laws_of_a_coordinate_hold_at_once():
     assert friction.upper is not None
 
 
+@pytest.mark.slow
 def test_start_impulses_are_what_the_state_keeps(limited):
     system, state = limited
     new, info = jax.jit(lambda s: jj.step(system, s, dt=DT))(state)
@@ -302,6 +303,7 @@ def hang(world, i, half):
     world.joint(str(i), jj.Hinge(axis), child=str(i), frame_C=(0.0, 0.0, half), q=0.4, **above)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*differ by more than")
 @pytest.mark.parametrize(
     ("built", "off"),
@@ -336,6 +338,7 @@ def test_friction_without_roughness_exceeds_its_bound_by_all_that_it_is():
     np.testing.assert_allclose(excess(problem, (impulse, pushing)), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_step_says_how_many_iterations_it_took():
     """Beside a fixed number of sweeps, and of a fall that nothing bounds."""
     free, falling = mechanisms.slider()

@@ -87,6 +87,7 @@ def motion(name, smoothing, derivative):
     return outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     mostly_slow(["limited", "coinciding", "redundant", "following"], default=("limited",)),

@@ -92,6 +92,7 @@ SCENES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(SCENES, default=("lone", "pile")))
 def test_contacts_that_stand_on_bodies_move_them_as_nodes_of_the_graph_do(monkeypatch, name):
     parts, nodes, pairs = SCENES[name]
@@ -161,6 +162,7 @@ def hopper(angle):
     return world.build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("angle", [0.3, pytest.param(1.1, marks=pytest.mark.slow)])
 def test_a_planar_leg_moves_alike_in_any_vertical_plane_in_single_precision(angle):
     """No joint lets the foot move across its plane: what rounding leaves of that is no mobility."""

@@ -89,6 +89,7 @@ def test_a_cardan_shaft_turns_unevenly():
     np.testing.assert_allclose(qd, speed * rate, atol=FITTING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("angle", [pytest.param(0.3, marks=pytest.mark.slow), 2.5])
 def test_a_slider_crank_stands_and_moves_by_its_formula(angle):
     crank, rod, speed = 0.3, 0.8, 2.0
@@ -312,6 +313,7 @@ def test_bad_arguments_are_refused_by_name():
         jj.assemble(system, state, iterations=0)
 
 
+@pytest.mark.slow
 def test_a_search_ends_at_each_of_many_angles_that_cannot_be_reached():
     """Rounded anew for each decision, one of these went on for ever."""
     crank, coupler, rocker, ground, count = 0.10, 0.35, 0.20, 0.22, 72

@@ -98,6 +98,7 @@ def check_poses(system, state, there):
     np.testing.assert_allclose(found.R, expected.R, rtol=0, atol=CLOSED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cases("fourbar"))
 def test_bodies_are_where_rbdl_has_them_if_what_is_free_is_rbdls(name):
     case, (system, _) = ASSEMBLIES[name], mechanism(name)

@@ -118,6 +118,7 @@ def test_every_type_is_compared():
     assert sorted(SPACES) == TYPES and len(CASES) == 99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", mostly_slow(TYPES, default=("Planar",)))
 def test_everything_is_as_its_interface_says(kind):
     for name, found in study(kind).items():
