@@ -222,7 +222,11 @@ def test_ppo_learns_from_what_the_page_prints():
     told = []
 
     def fewer(**given):
-        return train(**(given | small), progress_fn=lambda *seen: told.append(seen))
+        def progress(*seen):
+            told.append(seen)
+            given["progress_fn"](*seen)
+
+        return train(**(given | small | {"progress_fn": progress}))
 
     train, ppo.train = ppo.train, fewer
     names = {}
