@@ -12,6 +12,9 @@ from support.motions import HOSTILE, moving
 SINGLE = 1e-5  # the page's numbers are float32, of order one, and taken between frames
 SLIDE = "(slider, share) => { slider.value = share; slider.dispatchEvent(new Event('input')); }"
 WAIT = 300  # for some frames to be drawn [ms]
+# Where the shapes of a layer stand in the picture, along x and y.
+PLACES = """[...swarms.values()].filter((swarm) => swarm.layer === 'LAYER').flatMap(({ mesh }) =>
+    [...Array(mesh.count).keys()].map((i) => [...mesh.instanceMatrix.array.slice(16 * i + 12)]))"""
 
 
 def frame_of(states, frame):
@@ -68,6 +71,21 @@ def test_a_browser_draws_every_shape(browser, tmp_path):
         assert visit.run("viewer.drawn('geometry')") == len(shapes) + 2  # ends of the capsule
         assert visit.run("viewer.drawn('skeleton')") == 0
         assert visit.problems == [] and visit.requests == []
+
+
+def test_forces_of_contacts_stand_below_bodies_that_stand_side_by_side(browser, tmp_path):
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, -9.81))
+    world.body("ball", mass=1.0, inertia=(0.004, 0.004, 0.004), pose=(0.0, 0.0, 0.1))
+    world.contact("sole", jj.shapes.Sphere(0.1), jj.shapes.HalfSpace(), child="ball", friction=0.5)
+    system, state = world.build()
+    view = jj.view(system, moving(system, jj.replicate(state, 4)), side_by_side=True)
+    with browser(view.save(tmp_path / "balls.html")) as visit:
+        visit.page.wait_for_timeout(WAIT)
+        arrows, balls = (
+            {tuple(round(x, 4) for x in place[:2]) for place in visit.run(script)}
+            for script in (PLACES.replace("LAYER", layer) for layer in ("contacts", "geometry"))
+        )
+        assert len(balls) == 4 and arrows == balls
 
 
 def test_hostile_names_do_not_run(browser, tmp_path):

@@ -344,6 +344,7 @@ function drawContact(at, environment, name, index) {
   const here = new Float64Array(3);
   const point = new Vector3(...between(channels.contactPoints, at, environment, index, 3, here));
   const force = new Vector3(...between(channels.contactForces, at, environment, index, 3, here));
+  point.add(offset(environment, shift));
   const said = `${name}: ${force.length().toPrecision(3)} N`;
   arrow("contacts", environment, point, force, arrowLength(force, "contacts"), COLORS.contact, said);
 }
