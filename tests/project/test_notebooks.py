@@ -120,7 +120,7 @@ def test_there_are_notebooks():
     names = ["batch_and_randomize", "closed_loops", "first_joint", "identify_a_knee"]
     names += ["identify_a_mechanism", "joint_of_your_own"]
     names += ["leg_that_walks_flat", "limits_and_gradients", "optimize_a_trajectory"]
-    names += ["policy_by_gradient", "robot_from_its_file"]
+    names += ["policy_by_gradient", "quadruped", "robot_from_its_file"]
     assert [path.stem for path in NOTEBOOKS] == names
 
 
