@@ -111,7 +111,13 @@ def test_a_ball_thrown_by_gradients_flies_as_in_continuous_time(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "says"), [("panda_gains.py", "the links weigh 157.57 N")])
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("knee.py", "the knots are found within"),
+        ("panda_gains.py", "the links weigh 157.57 N"),
+    ],
+)
 def test_a_script_does_its_job(script, says):
     done = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples" / script)],
