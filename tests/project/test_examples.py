@@ -114,7 +114,6 @@ def test_a_ball_thrown_by_gradients_flies_as_in_continuous_time(capsys):
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("cart_pole.py", "in the end carts within"),
         ("knee.py", "the knots are found within"),
         ("panda_gains.py", "the links weigh 157.57 N"),
         ("reacher.py", "the tip ends"),
