@@ -165,8 +165,9 @@ def radius(law: Potential, U: Array) -> Array:
     if not law.across:
         return U
     square = U * U + of_partners(law.across, U) ** 2
-    some = square > 0
-    # Protects derivatives of the root where nothing slips.
+    # Protects derivatives of the root and of divisions by it from squares that underflow: after a
+    # contact has let go, its impulses fall by powers of ten in each step.
+    some = square > jnp.finfo(U.dtype).tiny ** 0.8
     length = jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
     return jnp.where(in_cone(law, U), length, U)
 
@@ -282,9 +283,10 @@ def _directed(law: Potential, U: Array, of_one: Callable) -> tuple[Array, ...]:
     ρ = radius(law, U)
     λ, *rest = of_one(ρ)
     if law.across:
-        some = ρ > 0
+        cone = in_cone(law, U)
+        some = cone & (ρ > 0)
         share = jnp.where(some, λ / jnp.where(some, ρ, 1.0), jnp.where(law.upper > 0, 1.0, 0.0))
-        λ = jnp.where(in_cone(law, U), share * U, λ)
+        λ = jnp.where(cone, share * U, λ)
     return λ, *rest
 
 
