@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -130,7 +131,8 @@ def fit(
     start: (system, q, qd) → state, from coordinates and speeds of a recording; end: the inverse,
         (system, state) → (q, qd). Both are of a batch, with its axis last. By default q and qd are
         all coordinates and speeds of a mechanism without closed loops. With loops give the free
-        coordinates, and call `assemble` in `start`
+        coordinates, and call `assemble` in `start`. A state of `start` is that of time 0; where
+        joints depend on time and shots begin later, leave `start` out
     report: called after every evaluation with the number of evaluations, their total, and the loss
         of each start, such as a `Progress`
 
@@ -157,7 +159,8 @@ def fit(
         {"iterations": iterations} if iterations else {}
     )
     check_search("fit", unknowns, **counts)
-    simulation = Simulation(start or _tree_start, end or _tree_end, measure, substeps, scheme)
+    begin = _tree_start if start is None else _Start(start)
+    simulation = Simulation(begin, end or _tree_end, measure, substeps, scheme)
     recordings = [recordings] if isinstance(recordings, Recording) else list(recordings)
     cut, free = [], {}
     for i, recording in enumerate(recordings):
@@ -202,6 +205,7 @@ class Part:
 
     start: coordinates and speeds at the start of each shot, as far as they are guessed or known,
         shape (2 coordinates, shots)
+    time: when each shot begins [s], shape (shots,)
     spread: range of the numbers of a start along the recording, shape (2 coordinates,)
     free: places of those that are unknown, (shot, number) each, in the order of the unknown
     joined: whether gaps between the shots count
@@ -209,6 +213,7 @@ class Part:
 
     recording: Recording
     start: Array
+    time: Array
     spread: Array
     free: tuple[tuple[int, int], ...] = static()
     joined: bool = static()
@@ -302,10 +307,12 @@ class Shots:
             control=jax.tree.map(lambda x: flat(wide(x)), recording.control),
         )
 
+        time = flat(jnp.broadcast_to(part.time[:, None], (shots, starts)))
+
         def simulated(z, start):
             z = flat(jnp.broadcast_to(z[:, None], (count, shots, starts)))
             system = self.system.with_numbers(values_at(paths, z))
-            shot = self.simulation.shot(system, flat(start), recording)
+            shot = self.simulation.shot(system, flat(start), time, recording)
             return tuple(x.reshape(-1, shots, starts) for x in shot)
 
         def along(direction):
@@ -339,15 +346,26 @@ class NormalEquations(NamedTuple):
         )
 
 
-def _tree_start(system: System, q: Array, qd: Array) -> State:
-    """A state by all coordinates and speeds of a mechanism without closed loops."""
+@dataclass(frozen=True)
+class _Start:
+    """A state by a user's function, which stands at time 0, moved to a time."""
+
+    function: Callable[[System, Array, Array], State]
+
+    def __call__(self, system: System, q: Array, qd: Array, time: Array) -> State:
+        state = self.function(system, q, qd)
+        return replace(state, time=state.time + time)
+
+
+def _tree_start(system: System, q: Array, qd: Array, time: Array) -> State:
+    """A state at a time by all coordinates and speeds of a mechanism without closed loops."""
     cuts = {name: system.coordinate(name) for name in system.topology.joints}
     cuts = {name: cut for name, cut in cuts.items() if cut.stop > cut.start}
     q, qd = ({name: x[cut] for name, cut in cuts.items()} for x in (q, qd))
     with warnings.catch_warnings():
         # A guess may be outside of limits.
         warnings.simplefilter("ignore")
-        return system.state(q=q, qd=qd)
+        return system.state(q=q, qd=qd, time=time)
 
 
 def _tree_end(system: System, state: State) -> tuple[Array, Array]:
@@ -417,13 +435,14 @@ def _cut(
         deviation=jax.tree.map(shot, recording.deviation),
         control=None if control is None else jax.tree.map(shot, control),
     )
-    return Part(recording, jnp.asarray(start), jnp.asarray(spread), free, joined), unknown
+    time = jnp.asarray(np.asarray(recording.dt) * length * np.arange(shots))
+    return Part(recording, jnp.asarray(start), time, jnp.asarray(spread), free, joined), unknown
 
 
 def _check_start(system: System, simulation: Simulation, recording: Recording) -> None:
     """Raise ValueError unless coordinates that are put into a state are read from it."""
     q, qd = (x.reshape(-1, x.shape[-1])[0][:, None] for x in (recording.q, recording.qd))
-    state = simulation.start(system, q, qd)
+    state = simulation.start(system, q, qd, jnp.zeros(1, q.dtype))
     for field, given, read in zip(("q", "qd"), (q, qd), simulation.end(system, state), strict=True):
         if read.shape != given.shape or not np.allclose(read, given, atol=SAME, rtol=SAME):
             raise ValueError(
@@ -435,7 +454,7 @@ def _check_start(system: System, simulation: Simulation, recording: Recording) -
 
 def _once(simulation: Simulation, system: System, part: Part) -> Any:
     """What is measured after a step from the start of a recording."""
-    state = simulation.start(system, *jnp.split(part.start[:, :1], 2))
+    state = simulation.start(system, *jnp.split(part.start[:, :1], 2), part.time[:1])
     state, info = step(system, state, dt=part.recording.dt, scheme=simulation.scheme)
     return simulation.measured(system, state, info)
 

@@ -107,7 +107,7 @@ class Shot(NamedTuple):
 class Simulation:
     """How recordings are simulated and measured.
 
-    start: (system, q, qd) → state, see `fit`; end: (system, state) → q, qd
+    start: (system, q, qd, time) → state, see `fit`; end: (system, state) → q, qd
     measure: what is compared; substeps: steps of a sample
     """
 
@@ -117,15 +117,16 @@ class Simulation:
     substeps: int = static()
     scheme: Scheme
 
-    def shot(self, system: System, start: Array, recording: Recording) -> Shot:
+    def shot(self, system: System, start: Array, time: Array, recording: Recording) -> Shot:
         """A batch of simulations of parts of a recording, compared with it.
 
         system: with the batch axis; start: coordinates, then speeds, shape (2 coordinates, batch)
+        time: when each part begins [s], shape (batch,)
         recording: leaves of `measured`, `deviation` and `control` with time in front and the batch
             axis at the end
         """
         q, qd = jnp.split(start, 2)
-        state = self.start(system, q, qd)
+        state = self.start(system, q, qd, time)
         dt = recording.dt / self.substeps
 
         def small(state, control):

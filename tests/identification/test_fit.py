@@ -1,11 +1,14 @@
 """Laws of fits: the truth is found in one or many shots, gaps are no data, deviations are true."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxjoints as jj
+from jaxjoints.algebra.spatial import error_twist
 from jaxjoints.identification import Inertial, Positive, Recording, Unknown, fit
 from jaxjoints.identification.fit import GAPS, Shots, _about, _cut, _tree_end, _tree_start
 from jaxjoints.identification.recording import Simulation, prepared
@@ -332,3 +335,53 @@ def test_a_loop_is_fitted_from_the_coordinates_that_are_free():
     found = fit(system, {path: Positive(3.0)}, one, place, **options).identified
     assert found.values[path] == pytest.approx(8.0, rel=1e-4)
     np.testing.assert_allclose(found.values["start of recording 0"], [2.0], rtol=1e-4)
+
+
+@jj.struct
+class Lift(jj.Residual):
+    """C stands `height` sin(3 t) above D and turns about z."""
+
+    height: jax.Array
+    dof: ClassVar[int] = 1
+
+    def residual(self, T, t):
+        e = error_twist(T)
+        up = self.height * jnp.sin(3.0 * t)
+        return jnp.concatenate([e[:2], (e[2] - up)[None], e[3:5]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [False, True], ids=["start by q", "own start"])
+def test_shots_begin_at_their_times(own):
+    """With a start by coordinates a joint that depends on time stands as it does then."""
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    world.body("cage", mass=1.0, inertia=(0.1, 0.1, 0.1))
+    world.joint("shaft", Lift(0.2), child="cage", laws=jj.Damping(0.02))
+    system, _ = world.build()
+
+    def measure(system, state, info):
+        return state.time if own else state.position[2, 0]
+
+    def start(system, q, qd):
+        return system.state(q={"shaft": q}, qd={"shaft": qd})
+
+    def end(system, state):
+        return jj.coordinates(system, state), jj.coordinate_speeds(system, state)
+
+    def record(state, info):
+        return measure(system, state, info), jj.coordinates(system, state)
+
+    begun = system.state(qd={"shaft": 2.0})
+    measured, q = jj.rollout(system, begun, dt=DT, steps=12, record=record, scheme=CLOSED)[1]
+    seen = Recording.from_coordinates(
+        np.concatenate([[[0.0]], q]), dt=DT, measured=measured, deviation=1e-3, qd_within=0.1
+    )
+    path = "joint.shaft.coupling.height"
+    given = {"start": start, "end": end} if own else {}
+    few = {"key": KEY, "starts": 1, "polish": 6, "shots": 3}
+    guessed = system.with_numbers({path: 0.15})
+    found = fit(guessed, {path: Positive(3.0)}, seen, measure, **few, **given).identified
+    if own:
+        np.testing.assert_allclose(found.residuals, 0.0, atol=1e-9)
+    else:
+        assert found.values[path] == pytest.approx(0.2, rel=1e-4)
