@@ -375,6 +375,7 @@ def test_projection_lands_on_the_surface_and_stays_there(name):
     assert_close(again.q, q, EXACT)
 
 
+@pytest.mark.slow
 @of(
     [
         *(n for n in WRITTEN if n not in HAND_WRITTEN),

@@ -76,6 +76,7 @@ def test_a_bead_slides_down_a_helix_through_many_rounds():
     assert abs(4 * fine - coarse) / 3 < 1e-2 * max(np.abs(errors))
 
 
+@pytest.mark.slow
 def test_a_rope_is_slack_until_it_is_taut():
     length, fall = 1.5, 0.8
     world = SystemBuilder()

@@ -257,6 +257,7 @@ def test_velocities_after_an_impact_are_those_of_rbdl(name):
 # Impacts
 
 
+@pytest.mark.slow
 def test_a_rod_that_lands_on_a_stop_gives_up_its_angular_momentum():
     system, state = mechanisms.pendulum(q=0.3, qd=2.0, laws=[jj.Limits(upper=0.3)])
     new, info = hit(system, state)

@@ -35,6 +35,7 @@ def test_gymnasiums_checker_is_content(task):
         check_env(SingleEnvironment(task), skip_render_check=True)
 
 
+@pytest.mark.slow
 def test_a_batch_is_what_its_spaces_say(vector):
     assert isinstance(vector, gymnasium.vector.VectorEnv)
     obs, info = vector.reset(seed=1)

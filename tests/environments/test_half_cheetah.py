@@ -78,6 +78,7 @@ def test_actions_and_stops_are_those_of_mujoco(task, model):
     assert model.opt.timestep == task.dt
 
 
+@pytest.mark.slow
 def test_most_episodes_begin_above_the_ground(task):
     keys = jax.random.split(jax.random.key(0), 64)
     height = task.reset(keys).obs[0]

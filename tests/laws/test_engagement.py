@@ -110,6 +110,7 @@ def locked_past_a_limit():
                     yield row["q"][t], lower, upper
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*starts at")
 def test_a_locked_coordinate_stays_past_its_limit():
     """As in ArtiSynth, where a limit does not count while its coordinate is locked."""

@@ -77,6 +77,7 @@ def test_friction_follows_the_weight(passes):
             assert np.all(np.abs(force[:, :, :2]) <= most[:, :, None] + 1e-6)
 
 
+@pytest.mark.slow
 def test_three_passes_follow_the_weight_closely():
     """The default, on a slope of tan 0.5 with μ = 0.4, from rest: within a thousandth."""
     slope = np.arctan(0.5)

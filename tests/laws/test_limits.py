@@ -64,6 +64,7 @@ def test_a_soft_stop_is_the_implicit_step_of_its_spring_at_either_bound():
     assert past.sum() == 10
 
 
+@pytest.mark.slow
 def test_a_bounce_off_the_bound_that_the_step_would_pass_passes_no_other():
     e = 0.25
     speed = speeds_after_a_step(Limits(LOWER, UPPER, restitution=e))
@@ -122,6 +123,7 @@ def test_both_stops_of_a_range_as_narrow_as_a_step_bring_a_block_to_rest():
     np.testing.assert_allclose(state.position[0, 0], ends, rtol=0, atol=3 * DT * LEAST)
 
 
+@pytest.mark.slow
 def test_a_rope_between_two_bounds_stops_ends_that_run_past_each_other():
     length, q, speed = 0.5, 0.1, -100.0
     world = SystemBuilder(gravity=(0.0, 0.0, 0.0))

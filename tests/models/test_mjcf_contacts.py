@@ -92,6 +92,7 @@ PAIRS = """<mujoco><option cone="{cone}"/><worldbody>
   </contact></mujoco>"""
 
 
+@pytest.mark.slow
 def test_pairs_touch_with_their_own_numbers():
     text = PAIRS.format(cone="elliptic", friction="0.3 0.3")
     model = load_mjcf(text, contacts=True, strict=True)
@@ -152,6 +153,7 @@ GAPS = """<mujoco><option gravity="0 0 0"/><worldbody>
 OF_PAIR = '<pair geom1="floor" geom2="ball" margin="0.015" gap="0.007"/>'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pair", "margin", "gap"), [("", 0.03, 0.01), (OF_PAIR, 0.015, 0.007)])
 def test_geoms_with_a_gap_push_where_they_do_in_mujoco(pair, margin, gap):
     text = GAPS.format(pair=pair)

@@ -139,6 +139,7 @@ def test_steps_of_two_halves_have_half_the_error(names):
     np.testing.assert_allclose(errors[1], errors[0] / 2, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_jacobi_holds_a_hanging_body(names):
     system, state = one_body(jj.Hinge(), frame_C=(0.0, 0.0, 0.4)).build()
     infos = []

@@ -322,6 +322,7 @@ def test_a_joint_moves_alike_whichever_body_is_its_child():
     np.testing.assert_allclose(ends[1].velocity, ends[0].velocity, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_an_open_tree_joint_closes_at_the_speed_of_its_erp():
     system, state = mechanisms.pendulum()
     opened = replace(state, position=state.position + jnp.array([[3e-3], [-2e-3], [1e-3]]))

@@ -439,6 +439,7 @@ def test_soft_stop_is_an_implicit_spring_and_damper_that_never_pulls():
     assert v < -0.1
 
 
+@pytest.mark.slow
 def test_lock_holds_and_closes_its_error_by_its_share():
     system, state = mechanisms.slider(q=0.3, laws=Lock(0.3, erp=0.25))
     final, _ = after(

@@ -143,6 +143,7 @@ def test_limits_push_apart_from_the_springs():
 # Reactions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme",
     [SemiImplicitEuler(), pytest.param(Rattle(), marks=pytest.mark.slow)],

@@ -172,6 +172,7 @@ def test_batches_are_refused():
         diagnose(system, jj.replicate(state, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism, mobility, grubler",
     [

@@ -329,6 +329,7 @@ def test_random_configurations_keep_bounds_and_are_spread():
     assert_close(jax.vmap(wheel.random)(keys).mean(axis=0), [0, 0], 0.1)
 
 
+@pytest.mark.slow
 def test_precision_is_that_of_the_configuration():
     space = jj.joint_space.UnitQuaternion(jj.Free())
     x, v = jnp.array([0, 0, 0, 1, 0, 0, 0], jnp.float32), jnp.ones(6, jnp.float32)
