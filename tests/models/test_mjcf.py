@@ -340,7 +340,9 @@ def test_a_ball_that_turns_about_its_own_centre_touches_a_plane():
     text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1"/>
       <body pos="0 0 {}"><joint name="turn" axis="0 1 0"/><geom name="ball" size="0.1"/></body>
       </worldbody><actuator><motor joint="turn"/></actuator></mujoco>"""
-    step = jax.jit(lambda system, *args: jj.step(system, *args, dt=2e-3)[0])
+    # Three passes would leave 1e-4 of the slip of the first step, when friction has no bound yet.
+    scheme = jj.SemiImplicitEuler(jj.Newton(passes=6))
+    step = jax.jit(lambda system, *args: jj.step(system, *args, dt=2e-3, scheme=scheme)[0])
     found = []
     for height in (0.11, 0.099):
         read = load_mjcf(text.format(height), contacts=True, strict=True)
