@@ -37,6 +37,31 @@ def looked_up(x: Array, index: np.ndarray, shape: tuple[int, ...]) -> Array:
     return take(flat, index.ravel() % len(flat), 0).reshape(*shape, *x.shape[len(shape) :])
 
 
+def spread(x: Array, index: np.ndarray, count: int) -> Array:
+    """Items of x at constant places of `count`, and 0 at other places; along the first axis.
+
+    index: places, in ascending order
+    """
+    if len(index) == count:
+        return x
+    ends = np.flatnonzero(np.diff(index) != 1) + 1
+    if len(ends) >= MOST_RANGES:
+        places = np.full(count, -1)
+        places[index] = np.arange(len(index))
+        return looked_up(x, places, (count,))
+    parts, end = [], 0
+    for run in np.split(np.arange(len(index)), ends) if len(index) else []:
+        first, last = int(index[run[0]]), int(index[run[-1]])
+        parts += [_zeros(x, first - end), lax.slice_in_dim(x, int(run[0]), int(run[-1]) + 1)]
+        end = last + 1
+    parts = [part for part in [*parts, _zeros(x, count - end)] if len(part)]
+    return parts[0] if len(parts) == 1 else lax.concatenate(parts, 0)
+
+
+def _zeros(x: Array, count: int) -> Array:
+    return jnp.zeros((count, *x.shape[1:]), x.dtype)
+
+
 def add_at(x: Array, index: np.ndarray, values: Array, axis: int) -> Array:
     """x with values added at constant places, which may repeat; batches of one are spread.
 

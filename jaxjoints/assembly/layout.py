@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -71,12 +72,14 @@ class Slot:
     normal: for each coordinate row of the system the coordinate row whose impulse widens the
         bounds, the row itself for none; () where the slot has no such bound
     across: for each coordinate row of the system the other row of its round cone, likewise
+    absent: coordinate rows of the system without a law in this slot
     """
 
     kind: type
     laws: tuple[tuple[int | None, ...], ...]
     normal: tuple[int, ...] = ()
     across: tuple[int, ...] = ()
+    absent: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -452,7 +455,13 @@ def _slots(groups: Sequence[_Group], rows: Sequence[GroupLayout]) -> tuple[Slot,
                 for group in chosen
             )
             related = (_related(groups, rows, laws, first, field) for field in ("normal", "across"))
-            slots.append(Slot(kind, laws, *related))
+            absent = (
+                range(first[g, coordinate], first[g, coordinate] + len(group.bodies))
+                for g, (group, own) in enumerate(zip(groups, rows, strict=True))
+                for coordinate, law in zip(own.coordinates, laws[g], strict=True)
+                if law is None
+            )
+            slots.append(Slot(kind, laws, *related, tuple(chain.from_iterable(absent))))
     return tuple(slots)
 
 

@@ -391,7 +391,7 @@ def _stacked(
         return jnp.concatenate(values) if values else zero[:0]
 
     kind = Bound if "sign" in fields else Latch
-    related = {"across": slot.across} if kind is Bound else {}
+    related = {"across": slot.across, "absent": slot.absent} if kind is Bound else {}
     related |= {"normal": slot.normal} if "mu" in fields else {}
     numbers = {name: stacked(laws, name) for name in fields if name != "rebound"}
     if "rebound" in fields:

@@ -250,7 +250,8 @@ def _solution(stage: _Stage, at: Impulses, after: Kinematics) -> RowSolution:
     rate = means - delassus(stage.problem, at[0])
     problem = replace(stage.problem, rate=rate)
     laws = bare_laws(problem, coordinate_rows(problem, at[0]), stage.solver.smoothing)
-    return RowSolution(*at, *residual(problem, laws, at, means))
+    packed = problem.packed(at) if problem.bounds else at
+    return RowSolution(*at, *residual(problem, laws, packed, means))
 
 
 def _second_stage(

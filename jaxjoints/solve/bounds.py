@@ -27,13 +27,17 @@ is large enough to keep them apart.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from functools import cached_property, reduce
+from operator import add
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ..algebra.compiler import materialize
-from ..algebra.places import take
+from ..algebra.places import spread, take
 from ..algebra.pytree import replace, static, struct
 from .forces import Bound
 
@@ -43,16 +47,118 @@ SOFTEST = 1e6
 AGREEING = 1e-3
 
 
+@dataclass(frozen=True)
+class LawRows:
+    """Which coordinate rows the bounded laws of a problem act on. The laws of one bound stand after
+    those of another, each in the order of its coordinate rows.
+
+    bounds: for each bound of the problem the coordinate rows that have its law
+    count: number of coordinate rows
+    normal: for each law the coordinate row whose impulse widens its bounds, its own for none
+    across: for each law the other law of its round cone, itself for none; () without any cone
+    """
+
+    bounds: tuple[tuple[int, ...], ...]
+    count: int
+    normal: tuple[int, ...]
+    across: tuple[int, ...]
+
+    @classmethod
+    def of(cls, bounds: Sequence[Bound], count: int) -> "LawRows":
+        """Those of the bounds of a problem with `count` coordinate rows."""
+        all_rows = np.arange(count)
+        rows = [np.setdiff1d(all_rows, np.array(bound.absent, int)) for bound in bounds]
+        normal, across, first = [], [], 0
+        for bound, own in zip(bounds, rows, strict=True):
+            normal += np.array(bound.normal or all_rows)[own].tolist()
+            partner = np.array(bound.across or all_rows)[own]
+            across += (first + np.searchsorted(own, partner)).tolist()
+            first += len(own)
+        cones = any(bound.across for bound in bounds)
+        own = tuple(tuple(x.tolist()) for x in rows)
+        return cls(own, count, tuple(normal), tuple(across) if cones else ())
+
+    @cached_property
+    def row(self) -> np.ndarray:
+        """The coordinate row of each law."""
+        return np.concatenate([np.array(rows, int) for rows in self.bounds])
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """The first law of each bound but the first bound."""
+        return np.cumsum([len(rows) for rows in self.bounds])[:-1]
+
+    @cached_property
+    def round(self) -> np.ndarray:
+        """True for the laws of round cones."""
+        laws = np.arange(len(self.row))
+        return (np.array(self.across) if self.across else laws) != laws
+
+    def without_cones(self) -> "LawRows":
+        """The same rows, each law by itself."""
+        return with_fields(self, across=())
+
+    def packed(self, x: Sequence[Array]) -> Array:
+        """Numbers of all laws, (laws, *batch), from an array (coordinate rows, *batch) for each
+        bound.
+        """
+        parts = [take(y, np.array(rows, int), 0) for y, rows in zip(x, self.bounds, strict=True)]
+        batch = jnp.broadcast_shapes(*(y.shape[1:] for y in parts))
+        return jnp.concatenate([jnp.broadcast_to(y, (len(y), *batch)) for y in parts])
+
+    def unpacked(self, x: Array) -> Array:
+        """The inverse of `packed`, (bounds, coordinate rows, *batch); 0 where no law is."""
+        return jnp.stack(self._by_row(x))
+
+    def at_laws(self, x: Array) -> Array:
+        """Numbers of the coordinate row of each law, from those of all coordinate rows."""
+        return materialize(take(x, self.row, 0))
+
+    def summed(self, x: Array) -> Array:
+        """The sum over the laws of each coordinate row; XLA fuses it with its readers."""
+        return reduce(add, self._by_row(x))
+
+    def others(self, rest: Array, x: Array) -> Array:
+        """For each law, `rest` of its coordinate row and the sum over the other laws of this row.
+
+        Not the whole sum less the law itself, which would round off small summands.
+        """
+        each = self._by_row(x)
+        sums = [
+            sum((y for j, y in enumerate(each) if j != k), rest) for k in range(len(self.bounds))
+        ]
+        return materialize(self.packed(sums))
+
+    def _by_row(self, x: Array) -> list[Array]:
+        """For each bound the numbers of its laws at all coordinate rows, 0 where it has none."""
+        parts = zip(jnp.split(x, self.first), self.bounds, strict=True)
+        return [spread(y, np.array(rows, int), self.count) for y, rows in parts]
+
+
+@struct
+class Laws:
+    """All bounds of a problem as one record, arrays (laws, *batch); fields as in `Bound`.
+
+    mu: 0 where a bound is fixed, None where all are fixed
+    """
+
+    sign: Array
+    bias: Array
+    compliance: Array
+    lower: Array
+    upper: Array
+    mu: Array | None
+    rows: LawRows = static()
+
+
 @struct
 class Potential:
-    """All bounded laws of a problem as functions of their speeds, arrays (laws, coordinate rows,
-    *batch).
+    """All bounded laws of a problem as functions of their speeds, arrays (laws, *batch).
 
     sign: σ; goal: σ u where U is 0 [m/s or rad/s]; resistance: R, speed per impulse
     lower, upper: bounds of the impulse; upper is infinite for a one-sided law
     scale: impulse that changes the speed by one while the compliance of the law gives way
     barrier: τ, impulse times speed; None for sharp laws
-    across: see `Bound`, for each law; () where no law has a round cone
     """
 
     sign: Array
@@ -62,64 +168,52 @@ class Potential:
     upper: Array
     scale: Array
     barrier: Array | None
-    across: tuple[tuple[int, ...], ...] = static(default=())
+    rows: LawRows = static()
 
 
-def stacked(bounds: Sequence[Bound]) -> Bound:
-    """All bounds of a problem as one record of arrays (laws, coordinate rows, *batch).
+def stacked(bounds: Sequence[Bound], count: int) -> Laws:
+    """All bounds of a problem with `count` coordinate rows as one record.
 
-    All have `lower` and `upper`. `mu` is 0 where a bound is fixed, and None where all are fixed.
+    All laws have `lower` and `upper`.
     """
-    none = jnp.zeros_like(bounds[0].bias)
-    rows = tuple(range(len(none)))
-    follows = any(bound.mu is not None for bound in bounds)
+    rows, none = LawRows.of(bounds, count), jnp.zeros_like(bounds[0].bias)
     fields = []
     for bound in bounds:
         lower, upper = bound.lower, bound.upper
         if upper is None:
             lower, upper = none, jnp.where(bound.present > 0, jnp.inf, none)
-        fields.append((bound.sign, bound.bias, bound.compliance, bound.present, lower, upper))
-        if follows:
-            fields[-1] += (none if bound.mu is None else bound.mu,)
-    batch = jnp.broadcast_shapes(*(x.shape[1:] for parts in fields for x in parts))
-    whole = [
-        jnp.stack([jnp.broadcast_to(x, (len(rows), *batch)) for x in parts])
-        for parts in zip(*fields, strict=True)
-    ]
-    normal = tuple(bound.normal or rows for bound in bounds)
-    cones = any(bound.across for bound in bounds)
-    return Bound(
-        *whole,
-        normal=normal,
-        across=tuple(bound.across or rows for bound in bounds) if cones else (),
-    )
+        fields.append((bound.sign, bound.bias, bound.compliance, lower, upper))
+    mu = None
+    if any(bound.mu is not None for bound in bounds):
+        mu = rows.packed([none if bound.mu is None else bound.mu for bound in bounds])
+    return Laws(*map(rows.packed, zip(*fields, strict=True)), mu, rows)
 
 
-def widened(bounds: Bound, Λ: Array) -> Bound:
-    """Stacked bounds, widened by μ |Λₙ|; Λ: impulses of the coordinate rows."""
-    if bounds.mu is None:
-        return bounds
-    width = bounds.mu * jnp.abs(Λ[np.array(bounds.normal)])
-    return replace(bounds, lower=bounds.lower - width, upper=bounds.upper + width)
+def widened(laws: Laws, Λ: Array) -> Laws:
+    """Laws whose bounds are widened by μ |Λₙ|; Λ: impulses of the coordinate rows."""
+    if laws.mu is None:
+        return laws
+    width = laws.mu * jnp.abs(take(Λ, np.array(laws.rows.normal), 0))
+    return replace(laws, lower=laws.lower - width, upper=laws.upper + width)
 
 
 def potential(
-    bounds: Bound, s: Array, floor: Array, anchor: Array, smoothing: Array | None
+    laws: Laws, s: Array, floor: Array, anchor: Array, smoothing: Array | None
 ) -> Potential:
-    """The potentials of stacked and `widened` bounds.
+    """The potentials of stacked and `widened` laws.
 
     s: impulse that changes the speed of each coordinate row by one, (coordinate rows, *batch)
     anchor: λ₀, impulses nearby; smoothing: ν [m/s or rad/s], None for sharp laws
-    floor: least R as a share of 1/s, (coordinate rows, *batch)
+    floor: least R as a share of 1/s, (laws, *batch)
     """
-    lower, upper, soft, s = bounds.lower, bounds.upper, bounds.compliance, s[None]
-    if bounds.across:
+    lower, upper, soft, rows = laws.lower, laws.upper, laws.compliance, laws.rows
+    s = rows.at_laws(s)
+    if rows.across:
         # Both rows of a cone have one law, with the mean of their numbers.
         s, soft, lower, upper = (
-            (x + of_partners(bounds.across, x)) / 2
-            for x in jnp.broadcast_arrays(s, soft, lower, upper)
+            (x + of_partners(rows, x)) / 2 for x in jnp.broadcast_arrays(s, soft, lower, upper)
         )
-    lacking = jnp.maximum(floor[None] / s - soft, 0.0)
+    lacking = jnp.maximum(floor / s - soft, 0.0)
     R, barrier, endless = soft + lacking, None, jnp.isinf(upper)
     scale = jnp.where(endless, s, s / (1 + s * soft))
     if smoothing is not None:
@@ -127,44 +221,26 @@ def potential(
         half = jnp.where(endless, 1.0, upper - lower) / 2
         apart = jnp.where(endless, 0.0, barrier / jnp.maximum(half * half, least))
         R = jnp.maximum(R, jnp.minimum(apart, SOFTEST / s))
-    goal = lacking * anchor - bounds.bias
-    return Potential(bounds.sign, goal, R, lower, upper, scale, barrier, bounds.across)
+    goal = lacking * anchor - laws.bias
+    return Potential(laws.sign, goal, R, lower, upper, scale, barrier, rows)
 
 
-def partners(laws: Bound | Potential) -> np.ndarray | None:
-    """For each coordinate row the other row of its round cone, or the row itself; None if no row
-    has a cone.
-    """
-    if not laws.across:
-        return None
-    rows = range(len(laws.across[0]))
-    # Each row of a cone has a single law.
-    return np.array([next((of[i] for of in laws.across if of[i] != i), i) for i in rows])
-
-
-def of_partners(across: tuple[tuple[int, ...], ...], x: Array) -> Array:
-    """x (laws, coordinate rows, *batch) of the other row of each round cone; rows without a cone
-    keep their own numbers.
-    """
-    own = tuple(range(x.shape[1]))
+def of_partners(rows: LawRows, x: Array) -> Array:
+    """x (laws, *batch) of the other law of each round cone; other laws keep their own numbers."""
     # Stored before and after: within another kernel XLA would gather number by number.
-    x = materialize(x)
-    pairs = zip(x, across, strict=True)
-    found = [row if of == own else take(row, np.array(of), 0) for row, of in pairs]
-    return materialize(jnp.stack(found))
+    return materialize(take(materialize(x), np.array(rows.across), 0))
 
 
 def in_cone(law: Potential, like: Array) -> Array:
-    """True for the laws of round cones, (laws, coordinate rows, *1)."""
-    mask = np.array(law.across) != np.arange(like.shape[1])
-    return jnp.asarray(mask).reshape(*mask.shape, *(1,) * (like.ndim - 2))
+    """True for the laws of round cones, (laws, *1)."""
+    return jnp.asarray(law.rows.round).reshape(-1, *(1,) * (like.ndim - 1))
 
 
 def radius(law: Potential, U: Array) -> Array:
-    """|U|, or |λ|, of both rows of a round cone; U itself for laws without a cone."""
-    if not law.across:
+    """|U|, or |λ|, of both laws of a round cone; U itself for laws without a cone."""
+    if not law.rows.across:
         return U
-    square = U * U + of_partners(law.across, U) ** 2
+    square = U * U + of_partners(law.rows, U) ** 2
     # Protects derivatives of the root and of divisions by it from squares that underflow: after a
     # contact has let go, its impulses fall by powers of ten in each step.
     some = square > jnp.finfo(U.dtype).tiny ** 0.8
@@ -174,12 +250,7 @@ def radius(law: Potential, U: Array) -> Array:
 
 def total(laws: Potential, λ: Array) -> Array:
     """Σ σ λ of each coordinate row."""
-    return over_laws(laws.sign * λ)
-
-
-def over_laws(x: Array) -> Array:
-    """The sum over the first axis, law by law: XLA fuses such a sum with its readers."""
-    return sum(x[1:], x[0])
+    return laws.rows.summed(laws.sign * λ)
 
 
 def position(law: Potential, u: Array) -> Array:
@@ -282,7 +353,7 @@ def _directed(law: Potential, U: Array, of_one: Callable) -> tuple[Array, ...]:
     """
     ρ = radius(law, U)
     λ, *rest = of_one(ρ)
-    if law.across:
+    if law.rows.across:
         cone = in_cone(law, U)
         some = cone & (ρ > 0)
         share = jnp.where(some, λ / jnp.where(some, ρ, 1.0), jnp.where(law.upper > 0, 1.0, 0.0))

@@ -12,7 +12,7 @@ from jax import Array
 from ..algebra.compiler import materialize
 from ..algebra.places import take
 from ..algebra.pytree import replace, static, struct
-from .bounds import Potential, in_cone, partners, radius, value
+from .bounds import Potential, in_cone, radius, value
 
 
 @struct
@@ -48,66 +48,68 @@ class Turn:
 
 @struct
 class Slip:
-    """Directions in which round cones slip or would slip, arrays (coordinate rows, *batch).
+    """Directions in which round cones slip or would slip.
 
-    turn: turns the coordinate rows along and across the slip
-    across: slope f of the second rows of cones, else 0
+    turn: turns the coordinate rows along and across the slip; of_laws: likewise the laws
+    across: slope f of the second laws of cones, else 0, (laws, *batch)
     """
 
     turn: Turn
+    of_laws: Turn
     across: Array
 
     @classmethod
     def of(cls, laws: Potential, U: Array) -> "Slip | None":
         """The slip of laws at their positions U; None without round cones."""
-        partner = partners(laws)
-        if partner is None:
+        rows = laws.rows
+        if not rows.across:
             return None
-        index = np.arange(len(partner))
-        # Each row of a cone has a single law.
-        mask = in_cone(laws, U)
-        size, along, force = (
-            jnp.sum(jnp.where(mask, x, 0.0), axis=0)
-            for x in (radius(laws, U), U, radius(laws, value(laws, U)))
-        )
-        some = size > 0
+        partner, cone = np.array(rows.across), in_cone(laws, U)
+        size, force = radius(laws, U), radius(laws, value(laws, U))
+        some = cone & (size > 0)
         safe = jnp.where(some, size, 1.0)
-        last, other = _trailing(partner < index, along), take(along, partner, 0)
-        has = _trailing(partner != index, along) & some
-        cos = jnp.where(has, jnp.where(last, other, along) / safe, 1.0)
-        sin = jnp.where(has, jnp.where(last, -along, other) / safe, 0.0)
+        last, other = cls._last(laws, U), take(U, partner, 0)
+        cos = jnp.where(some, jnp.where(last, other, U) / safe, 1.0)
+        sin = jnp.where(some, jnp.where(last, -U, other) / safe, 0.0)
         across = jnp.where(last, jnp.where(some, force / safe, 1.0), 0.0)
-        return cls(Turn(cos, sin, tuple(map(int, partner))), across)
+        # Each row of a cone has a single law, so the row is turned as its law.
+        of_rows = np.arange(rows.count)
+        of_rows[rows.row[rows.round]] = rows.row[partner[rows.round]]
+        here = _trailing(of_rows != np.arange(rows.count), U)
+        turned = (rows.summed(jnp.where(cone, x, 0.0)) for x in (cos, sin))
+        turned = (jnp.where(here, x, y) for x, y in zip(turned, (1.0, 0.0), strict=True))
+        return cls(Turn(*turned, tuple(of_rows.tolist())), Turn(cos, sin, rows.across), across)
 
     def laws(self, laws: Potential) -> Potential:
         """The laws of the rows along and across."""
-        last, f = self._last(laws, laws.goal), self.across[None]
+        last, f = self._last(laws, laws.goal), self.across
         free = last & (f > 0)
         return replace(
             laws,
-            goal=self.turn.rows(laws.goal, 1),
+            goal=self.of_laws.rows(laws.goal),
             resistance=jnp.where(free, laws.resistance / jnp.where(free, f, 1.0), laws.resistance),
             lower=jnp.where(last, jnp.where(free, -jnp.inf, 0.0), laws.lower),
             upper=jnp.where(last, jnp.where(free, jnp.inf, 0.0), laws.upper),
             barrier=None if laws.barrier is None else jnp.where(last, 0.0, laws.barrier),
-            across=(),
+            rows=laws.rows.without_cones(),
         )
 
     def positions(self, laws: Potential, U: Array) -> Array:
         """Positions of the laws along and across, from positions of the cones."""
-        return self.turn.rows(U, 1) * self._stretch(laws, U)
+        return self.of_laws.rows(U) * self._stretch(laws, U)
 
     def positions_back(self, laws: Potential, U: Array) -> Array:
         """Positions of the cones, from positions of the laws along and across."""
-        return self.turn.back(U / self._stretch(laws, U), 1)
+        return self.of_laws.back(U / self._stretch(laws, U))
 
     def _stretch(self, laws: Potential, U: Array) -> Array:
-        f = self.across[None]
+        f = self.across
         return jnp.where(self._last(laws, U) & (f > 0), f, 1.0)
 
-    def _last(self, laws: Potential, like: Array) -> Array:
-        """True for the laws of the second rows of cones."""
-        return _trailing(np.array(laws.across) < np.arange(like.shape[1]), like)
+    @staticmethod
+    def _last(laws: Potential, like: Array) -> Array:
+        """True for the second laws of cones."""
+        return _trailing(np.array(laws.rows.across) < np.arange(len(like)), like)
 
 
 def _trailing(mask: np.ndarray, like: Array) -> Array:

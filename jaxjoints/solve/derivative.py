@@ -62,13 +62,16 @@ class Derivative(ABC):
         self, settings: Settings, problem: RowProblem, smoothing: Array | None, start: Impulses
     ) -> RowSolution:
         """The solution of a regularized problem; start: the impulses of the last step."""
+        start = problem.packed(start)
         given = first_given(settings, problem, smoothing, start)
         ends = self.ends(settings, problem, smoothing, given, stop_gradient(start))
         last = jax.tree.map(lambda x: x[-1], ends.points)
         laws = laws_of(settings, problem, smoothing, ends.given)
         at = last.impulse, value(laws, last.positions)
         left = residual(problem, laws, at, speeds(problem, last.impulse))
-        return RowSolution(*at, *left, excess=excess(problem, at), iterations=ends.steps)
+        bounded = laws.rows.unpacked(at[1])
+        beyond = excess(problem, at)
+        return RowSolution(last.impulse, bounded, *left, excess=beyond, iterations=ends.steps)
 
 
 @struct
@@ -158,11 +161,13 @@ def known_solution(
 
     Nothing is iterated, and the residual is not computed.
     """
+    at = problem.packed(at)
     given = first_given(settings, problem, smoothing, at)
     ends = _known_ends(settings, problem, smoothing, given, at)
     laws = laws_of(settings, problem, smoothing, given)
     last = jax.tree.map(lambda x: x[-1], ends.points)
-    return RowSolution(last.impulse, value(laws, last.positions), ends.steps, ends.steps)
+    bounded = laws.rows.unpacked(value(laws, last.positions))
+    return RowSolution(last.impulse, bounded, ends.steps, ends.steps)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -113,6 +113,7 @@ class Bound:
     normal: in a problem, for each coordinate row the coordinate row of Λₙ, of the same node
     across: in a problem, for each coordinate row the other row of its round cone, √(λ² + λ'²) ≤
         upper; the row itself where it has no cone; () where no row has a cone
+    absent: in a problem, the coordinate rows that never have such a law
 
     >>> from jaxjoints import CoordinateState, Limits
     >>> at = CoordinateState(q=jnp.array(0.75), dt=jnp.array(0.125))
@@ -132,6 +133,7 @@ class Bound:
     rebound: Rebound | None = None
     normal: tuple[int, ...] = static(default=())
     across: tuple[int, ...] = static(default=())
+    absent: tuple[int, ...] = static(default=())
 
 
 RowLaw = Linear | Hard | Latch | Bound

@@ -110,9 +110,10 @@ class ProjectedGaussSeidel(Solver):
         (_, λ), _ = jax.lax.scan(sweep, (moved, λ), None, length=self.iterations)
         at = _joined(problem, places, λ)
         laws = bare_laws(problem, coordinate_rows(problem, at[0]), None)
-        left = residual(problem, laws, at, speeds(problem, at[0]))
+        packed = problem.packed(at) if problem.bounds else at
+        left = residual(problem, laws, packed, speeds(problem, at[0]))
         sweeps = jnp.full(batch, self.iterations, λ.dtype)
-        return RowSolution(*at, *left, excess=excess(problem, at), iterations=sweeps)
+        return RowSolution(*at, *left, excess=excess(problem, packed), iterations=sweeps)
 
 
 @dataclass(frozen=True)

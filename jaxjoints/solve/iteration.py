@@ -16,8 +16,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
-from .bounds import Potential, in_impact, likely, potential, stacked, value, widened
-from .forces import Bound
+from .bounds import Laws, Potential, in_impact, likely, potential, value, widened
 from .newton_step import Point, between, newton_step, step_length
 from .problem import (
     SOLVED,
@@ -65,7 +64,7 @@ class Settings(NamedTuple):
 class Given(NamedTuple):
     """Inputs of a pass from the passes before.
 
-    anchors: λ₀ of the bounded laws, (laws, coordinate rows, *batch)
+    anchors: λ₀ of the bounded laws, (laws, *batch)
     normal: impulses that bound friction; before: `normal` of the pass before; found: impulses that
         the pass before found, (coordinate rows, *batch)
     """
@@ -126,7 +125,7 @@ def first_given(
     u = coordinate_rows(problem, speeds(problem, start[0]))
     given = Given(bounded, Λ, Λ, Λ)
     laws = laws_of(settings, problem, smoothing, given)
-    impact = stop_gradient(in_impact(laws, bounded, u[None]))
+    impact = stop_gradient(in_impact(laws, bounded, laws.rows.at_laws(u)))
     return given._replace(anchors=jnp.where(impact, 0.0, bounded))
 
 
@@ -167,15 +166,15 @@ def laws_of(
     problem: RowProblem,
     smoothing: Array | None,
     given: Given,
-    bounds: Bound | None = None,
+    laws: Laws | None = None,
 ) -> Potential:
-    """The potentials of all bounds in a pass; bounds: the `stacked` bounds, where known."""
-    bounds = widened(stacked(problem.bounds) if bounds is None else bounds, given.normal)
-    return potential(bounds, scale(problem), _floors(settings, problem), given.anchors, smoothing)
+    """The potentials of all bounds in a pass; laws: `RowProblem.laws`, where known."""
+    laws = widened(problem.laws if laws is None else laws, given.normal)
+    return potential(laws, scale(problem), _floors(settings, problem), given.anchors, smoothing)
 
 
 def _floors(settings: Settings, problem: RowProblem) -> Array:
-    """Floor of each coordinate row, (coordinate rows, *1)."""
+    """Floor of each law, (laws, *1)."""
     precision = problem.rate.dtype.itemsize
     floors = np.full(len(problem.structure.row), FLOOR[precision])
     of_contacts = CONTACT_FLOOR if settings.coupled else UNANCHORED_FLOOR[precision]
@@ -184,8 +183,8 @@ def _floors(settings: Settings, problem: RowProblem) -> Array:
             normal = np.array(bound.normal)
             follows = np.flatnonzero(normal != np.arange(len(normal)))
             floors[follows], floors[normal[follows]] = of_contacts, of_contacts
-    shape = len(floors), *(1,) * (problem.rate.ndim - 2)
-    return jnp.asarray(floors.reshape(shape), problem.rate.dtype)
+    floors = floors[problem.law_rows.row].reshape(-1, *(1,) * (problem.rate.ndim - 2))
+    return jnp.asarray(floors, problem.rate.dtype)
 
 
 def improved(
@@ -205,7 +204,7 @@ def improved(
 def begun(laws: Potential, problem: RowProblem, at: Impulses, speed: Array) -> Point:
     """The first point of a pass, from impulses nearby and the speeds that they leave."""
     u = coordinate_rows(problem, speed)
-    return Point(at[0], likely(laws, at[1], u[None]))
+    return Point(at[0], likely(laws, at[1], laws.rows.at_laws(u)))
 
 
 def iterated(
@@ -223,10 +222,10 @@ def iterated(
     """
     precision = problem.rate.dtype.itemsize
     last, limits = settings.passes - 1, np.array(settings.limits)
-    passes, bounds = np.arange(settings.passes), stacked(problem.bounds)
+    passes, all_laws = np.arange(settings.passes), problem.laws
 
     def laws_in(given):
-        return laws_of(settings, problem, smoothing, given, bounds)
+        return laws_of(settings, problem, smoothing, given, all_laws)
 
     def improve(now: _Iterate) -> _Iterate:
         laws = laws_in(now.given)
@@ -256,7 +255,7 @@ def iterated(
             Λ = coordinate_rows(problem, point.impulse)
             if smoothing is None:
                 # Where a pass obeys all laws without floors, further passes would not change it.
-                bare = bare_laws(problem, Λ, None, bounds)
+                bare = bare_laws(problem, Λ, None, all_laws)
                 on &= residual(problem, bare, at, speed)[0] > SOLVED[precision] * size
             given = _chosen(on, next_given(settings, given, Λ, at[1], now.number), given)
             point = _chosen(on, begun(laws_in(given), problem, at, speed), point)
@@ -291,9 +290,9 @@ def completed(
     settings: Settings, problem: RowProblem, smoothing: Array | None, given: Given, ends: Ends
 ) -> Ends:
     """Ends, completed by the passes that were not needed; given: inputs of the first pass."""
-    points, at, bounds = [], None, stacked(problem.bounds)
+    points, at, all_laws = [], None, problem.laws
     for number in range(settings.passes):
-        laws = laws_of(settings, problem, smoothing, given, bounds)
+        laws = laws_of(settings, problem, smoothing, given, all_laws)
         point = jax.tree.map(lambda x, number=number: x[number], ends.points)
         if at is not None:
             found = begun(laws, problem, at, speeds(problem, at[0]))

@@ -27,7 +27,6 @@ from .bounds import (
     in_cone,
     moved,
     of_partners,
-    over_laws,
     sharp_value,
     slope,
     tangent,
@@ -55,7 +54,7 @@ class Point(NamedTuple):
     """The iterate.
 
     impulse: Λ of all rows, (rows, nodes, *batch); positions: U of the bounded laws, (laws,
-        coordinate rows, *batch)
+        *batch)
     """
 
     impulse: Array
@@ -89,13 +88,13 @@ def newton_step(
 
     u, Λ = along(speed), along(at.impulse)
     c = 1 / coordinate_rows(fixed[0], diagonal(fixed[0]))
-    a, λ = slope(fixed[1], U), value(laws, U)
+    a, λ, rows = slope(fixed[1], U), value(laws, U), laws.rows
     # The linear law first: its impulse is the rest that the bounded laws leave.
-    stiffness = (fixed[0].augmented_stiffness / c)[None]
-    odds = _joined(stiffness, a / (fixed[1].resistance * c[None]))
+    stiffness = fixed[0].augmented_stiffness / c
+    odds = materialize(a / (fixed[1].resistance * rows.at_laws(c)))
     linear = Λ - total(laws, λ) + problem.augmented_stiffness * u - problem.impulse
-    remainders = _joined(linear[None], laws.sign * (λ - tangent(laws, U, a, u[None])))
-    all_odds, R = over_laws(odds), over_laws(remainders)
+    remainders = materialize(laws.sign * (λ - tangent(laws, U, a, rows.at_laws(u))))
+    all_odds, R = stiffness + rows.summed(odds), linear + rows.summed(remainders)
 
     soft = problem.compliance
     if problem.regularization is not None:
@@ -107,14 +106,16 @@ def newton_step(
     ahead = along(speeds(problem, impulse))
     # Protects the division, and its derivative, from coordinates without any stiffness: there no
     # impulse depends on u, and each law takes back its own remainder.
-    stiff = (all_odds > 0)[None]
-    safe = jnp.where(stiff, all_odds[None], 1.0)
+    all_odds = rows.at_laws(all_odds)
+    stiff = all_odds > 0
+    safe = jnp.where(stiff, all_odds, 1.0)
     # The share of each law in dΛ + R, less its own remainder, without cancellation.
-    share = jnp.where(stiff, odds[1:] / safe, 0.0)
-    rest = jnp.where(stiff, _others(odds) / safe, 1.0)
-    change = share * (dΛ[None] + _others(remainders)) - rest * remainders[1:]
+    share = jnp.where(stiff, odds / safe, 0.0)
+    rest = jnp.where(stiff, rows.others(stiffness, odds) / safe, 1.0)
+    change = share * rows.others(dΛ + linear, remainders) - rest * remainders
     slack = stop_gradient(SOLVED[Λ.dtype.itemsize] * cancelling(problem, at.impulse))
-    positions = moved(laws, U, a, λ + laws.sign * change, ahead[None], slack[None, None])
+    ahead = rows.at_laws(ahead)
+    positions = moved(laws, U, a, λ + laws.sign * change, ahead, slack[None])
     return Point(impulse, positions if slip is None else slip.positions_back(cones, positions))
 
 
@@ -131,20 +132,6 @@ def _of_rows(structure: RowStructure, turn: Turn) -> Turn:
         if i != j:
             partner[structure.row[i]] = structure.row[j]
     return Turn(*materialize((cos, sin)), tuple(partner))
-
-
-def _joined(*parts: Array) -> Array:
-    """Arrays (laws, coordinate rows, *batch) one after the other."""
-    batch = jnp.broadcast_shapes(*(x.shape[1:] for x in parts))
-    return materialize(jnp.concatenate([jnp.broadcast_to(x, (len(x), *batch)) for x in parts]))
-
-
-def _others(x: Array) -> Array:
-    """For each law but the first, the sum over all other laws, (laws - 1, coordinate rows,
-    *batch).
-    """
-    laws = range(len(x))
-    return materialize(jnp.stack([sum(x[j] for j in laws if j != k) for k in laws[1:]]))
 
 
 def between(at: Point, to: Point, length: Array) -> Point:
@@ -175,12 +162,12 @@ def step_length(
     U, dU = at.positions, to.positions - at.positions
     constant = jnp.sum(du * (Λ + K * u - p), axis=0)
     linear = jnp.sum(du * (dΛ + K * du), axis=0)
-    push = laws.sign * du[None]
+    push = laws.sign * laws.rows.at_laws(du)
 
     def rise(length: Array) -> Array:
         # Stored: XLA does not vectorize a kernel that both computes and sums.
-        forces = materialize(push * sharp_value(laws, U + length[None, None] * dU))
-        return constant + length * linear - jnp.sum(forces, axis=(0, 1))
+        forces = materialize(push * sharp_value(laws, U + length[None] * dU))
+        return constant + length * linear - jnp.sum(forces, axis=0)
 
     corners = _corners(laws, U, dU)
 
@@ -203,7 +190,7 @@ def step_length(
     # The whole step where the sum falls all along, and where its change is only rounding.
     part = (falls < 0) & (rises > 0)
     if laws.barrier is not None:
-        part &= ~jnp.any(laws.barrier > 0, axis=(0, 1))
+        part &= ~jnp.any(laws.barrier > 0, axis=0)
     length, inside = _next_trial(corners, *ends, falls, rises)
     first = _Search(*ends, falls, rises, length, part & inside, 0)
 
@@ -253,10 +240,10 @@ def _corners(laws: Potential, U: Array, dU: Array) -> Array:
     moves = dU != 0
     safe = jnp.where(moves, dU, 1.0)
     both = [jnp.where(moves, (x - U) / safe, jnp.inf) for x in (laws.lower, laws.upper)]
-    if laws.across:
+    if laws.rows.across:
         round_ = in_cone(laws, U)
-        # Where |U| of the two rows of a cone equals the bound.
-        V, dV = (of_partners(laws.across, x) for x in (U, dU))
+        # Where |U| of the two laws of a cone equals the bound.
+        V, dV = (of_partners(laws.rows, x) for x in (U, dU))
         a, b, c = dU * dU + dV * dV, U * dU + V * dV, U * U + V * V - laws.upper * laws.upper
         c = jnp.where(round_, c, 0.0)
         root, crosses = b * b - a * c, (a > 0) & (b * b > a * c)
@@ -264,5 +251,4 @@ def _corners(laws: Potential, U: Array, dU: Array) -> Array:
         a = jnp.where(crosses, a, 1.0)
         ends = [jnp.where(crosses, x / a, jnp.inf) for x in (-b - root, -b + root)]
         both = [jnp.where(round_, x, y) for x, y in zip(ends, both, strict=True)]
-    found = materialize(jnp.stack(both))
-    return found.reshape((-1, *found.shape[3:]))
+    return materialize(jnp.concatenate(both))

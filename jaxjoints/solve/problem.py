@@ -27,7 +27,17 @@ from ..algebra.rotation import dot
 from ..algebra.spatial import over_mass
 from .bodies import UNMOVING, Bodies, Paths, RowFactor, speeds_on, velocities
 from .bodies import mobility as mobility_of_rows
-from .bounds import Potential, over_laws, potential, radius, stacked, total, violation, widened
+from .bounds import (
+    LawRows,
+    Laws,
+    Potential,
+    potential,
+    radius,
+    stacked,
+    total,
+    violation,
+    widened,
+)
 from .forces import Bound
 from .graph import Plan
 
@@ -153,6 +163,20 @@ class RowProblem:
     def follows(self) -> bool:
         """Whether some impulse is bounded by the impulse of another row, as friction is."""
         return any(bound.mu is not None for bound in self.bounds)
+
+    @property
+    def law_rows(self) -> LawRows:
+        """Which coordinate rows the bounded laws act on."""
+        return LawRows.of(self.bounds, len(self.structure.row))
+
+    @property
+    def laws(self) -> Laws:
+        """All bounded laws as one record."""
+        return stacked(self.bounds, len(self.structure.row))
+
+    def packed(self, at: "Impulses") -> "Impulses":
+        """Impulses with those of the bounded laws as arrays (laws, *batch)."""
+        return at[0], self.law_rows.packed(at[1])
 
 
 @struct
@@ -392,19 +416,18 @@ def bare_laws(
     problem: RowProblem,
     Λ: Array,
     smoothing: Array | float | None,
-    bounds: Bound | None = None,
+    laws: Laws | None = None,
 ) -> Potential | None:
     """The laws of all bounds without floors; friction is bounded by the impulses Λ of coordinate
     rows.
 
-    bounds: the `stacked` bounds, where they are known
+    laws: `RowProblem.laws`, where they are known
     """
     if not problem.bounds:
         return None
-    bounds = stacked(problem.bounds) if bounds is None else bounds
-    s = scale(problem)
-    nothing = jnp.zeros_like(s)
-    return potential(widened(bounds, Λ), s, nothing, nothing[None], smoothing)
+    laws = problem.laws if laws is None else laws
+    none = jnp.zeros((1,), problem.rate.dtype).reshape((1,) * (problem.rate.ndim - 1))
+    return potential(widened(laws, Λ), scale(problem), none, none, smoothing)
 
 
 def cancelling(problem: RowProblem, impulse: Array) -> Array:
@@ -421,6 +444,7 @@ def residual(
     both constant for differentiation.
 
     laws: of all bounds, None where nothing is bounded; speed: of all rows after the impulses
+    at: `RowProblem.packed`
     """
     speed = jnp.where(_idle(problem), 0.0, speed)
     problem, laws, at, speed = stop_gradient((resting(problem), laws, at, speed))
@@ -438,24 +462,24 @@ def residual(
     remainder = linear + problem.augmented_stiffness * u - problem.impulse
     missed = jnp.abs(remainder) / scale(problem)
     if laws is not None:
-        missed = missed + over_laws(violation(laws, bounded, u[None]))
+        missed = missed + laws.rows.summed(violation(laws, bounded, laws.rows.at_laws(u)))
     return jnp.maximum(worst, materialize(missed).max(axis=0)), size
 
 
 def excess(problem: RowProblem, at: Impulses) -> Array | None:
-    """`RowSolution.excess` of impulses; constant for differentiation."""
+    """`RowSolution.excess` of `packed` impulses; constant for differentiation."""
     if not problem.follows:
         return None
     problem, (impulse, bounded) = stop_gradient((problem, at))
-    Λ, bounds = coordinate_rows(problem, impulse), stacked(problem.bounds)
-    s = scale(problem)
-    laws = potential(widened(bounds, Λ), s, 0 * s, 0 * bounded, None)
+    Λ = coordinate_rows(problem, impulse)
+    laws = bare_laws(problem, Λ, None)
     force = radius(laws, bounded)
-    beyond = jnp.maximum(laws.lower - force, force - laws.upper) / s[None]
+    beyond = jnp.maximum(laws.lower - force, force - laws.upper)
+    beyond = beyond / laws.rows.at_laws(scale(problem))
     # By the static structure, not by μ > 0: a μ of 0 bounds friction too.
-    follows = np.array(bounds.normal) != np.arange(len(Λ))
-    follows = follows.reshape(*follows.shape, *(1,) * (Λ.ndim - 1))
-    return jnp.where(follows, jnp.maximum(beyond, 0.0), 0.0).max(axis=(0, 1))
+    follows = np.array(laws.rows.normal) != laws.rows.row
+    follows = follows.reshape(-1, *(1,) * (Λ.ndim - 1))
+    return jnp.where(follows, jnp.maximum(beyond, 0.0), 0.0).max(axis=0)
 
 
 def coordinate_rows(problem: RowProblem, x: Array) -> Array:

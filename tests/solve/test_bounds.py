@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxjoints.solve.bounds import Potential, value
+from jaxjoints.solve.bounds import LawRows, Potential, value
 from jaxjoints.solve.cone import Slip
 
 
@@ -20,16 +20,17 @@ def test_laws_of_a_contact_that_has_let_go_have_finite_slopes(upper, dtype):
     signs = jnp.array([1.0, 0.6, -0.8], dtype)
 
     def laws(size):
-        one = jnp.ones((1, 3), dtype)
-        bound = jnp.asarray([[jnp.inf, 0.0, 0.0]], dtype).at[0, 1:].set(upper * size[0])
-        lower = -bound.at[0, 0].set(0.0)
-        return Potential(one, 0 * one, one, lower, bound, one, None, across=((0, 2, 1),))
+        one = jnp.ones(3, dtype)
+        bound = jnp.asarray([jnp.inf, 0.0, 0.0], dtype).at[1:].set(upper * size[0])
+        lower = -bound.at[0].set(0.0)
+        rows = LawRows(((0, 1, 2),), 3, normal=(0, 0, 0), across=(0, 2, 1))
+        return Potential(one, 0 * one, one, lower, bound, one, None, rows)
 
     def force(size):
-        return value(laws(size), (size * signs)[None])[0]
+        return value(laws(size), size * signs)
 
     def across(size):
-        return Slip.of(laws(size), (size * signs)[None]).across
+        return Slip.of(laws(size), size * signs).across
 
     found, slopes, across_slopes = map(
         np.asarray,

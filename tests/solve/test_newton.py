@@ -122,8 +122,8 @@ def test_slopes_of_a_box_are_mirror_images_and_never_negative():
     speed = jnp.asarray(np.concatenate([-far, far]))
     one = jnp.ones_like(speed)
     box = Bound(one, 0 * one, 0 * one, one, -0.1 * one, 0.1 * one)
-    law = potential(stacked([box]), one, 0 * one, 0 * one[None], jnp.asarray(0.1))
-    (slopes,) = np.asarray(slope(law, speed[None]))
+    law = potential(stacked([box], len(one)), one, 0 * one, 0 * one, jnp.asarray(0.1))
+    slopes = np.asarray(slope(law, speed))
     left, right = np.split(slopes, 2)
     assert np.all(slopes >= 0)
     np.testing.assert_allclose(left, right, rtol=1e-12)
@@ -329,13 +329,14 @@ def swing(system, state):
 def test_friction_without_roughness_exceeds_its_bound_by_all_that_it_is():
     problem = contacts(1, 1, 3, friction=(0.0, 0.0))
     impulse, bounded = at_rest(problem)
-    assert np.all(excess(problem, (impulse, bounded)) == 0)
+    assert np.all(excess(problem, problem.packed((impulse, bounded))) == 0)
     follows = next(k for k, bound in enumerate(problem.bounds) if bound.mu is not None)
     bound = problem.bounds[follows]
     row = next(i for i, normal in enumerate(bound.normal) if normal != i)
     pushing = bounded.at[follows, row].set(0.1)
     expected = 0.1 / np.asarray(scale(problem))[row]
-    np.testing.assert_allclose(excess(problem, (impulse, pushing)), expected, rtol=1e-12)
+    found = excess(problem, problem.packed((impulse, pushing)))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.slow
