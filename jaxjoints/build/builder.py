@@ -68,7 +68,7 @@ from .start import start_state
 
 
 class SystemBuilder:
-    """Collects bodies and joints by name, then makes the `System` and the state it starts from.
+    """Collects bodies and joints by name, then makes the `System` and its start state.
 
     Bodies come before the joints that connect them, joints before the transmissions that couple
     them. Units are SI and radians. Every argument is checked when it is passed.
@@ -81,8 +81,8 @@ class SystemBuilder:
     gravity: acceleration in the world [m/s²], shape (3,)
     erp, cfm: default softness of the bilateral rows of joints, as in `Softness`; erp is also the
         default of hard limits
-    softness: default softness in place of erp and cfm: also a `Compliance`, a `Bushing` or a
-        `Baumgarte`, which are in physical units
+    softness: default softness in place of erp and cfm: a `Softness`, or in physical units a
+        `Compliance`, `Bushing` or `Baumgarte`
     strict: refuse a coupling of low rank at rest, and a coupling that captures arrays in place of
         fields; without `strict` the builder warns of both
 
@@ -155,11 +155,11 @@ class SystemBuilder:
             velocity [m/s, rad/s], shape (6,)
         prescribed: the body moves with the twist in `Control.twist`, whatever forces act on it; it
             needs no mass and no inertia
-        symmetrize: accept an asymmetric inertia and take the mean of it and its transpose
-        balance_inertia: if the largest principal moment exceeds the sum of the others, raise these
-            until it does not, and warn
-        allow_unphysical: accept such an inertia as it is: no rigid body has it, but its motion is
-            defined
+        symmetrize: replace an asymmetric inertia by the mean of the matrix and its transpose
+        balance_inertia: if the largest principal moment exceeds the sum of the others, raise the
+            others until their sum reaches it, and warn
+        allow_unphysical: accept an inertia whose largest principal moment exceeds the sum of the
+            others: no rigid body has it, but the motion is defined
         inertia_at: "com" for the centre of mass, "origin" for the origin of the body frame
 
         Raises: ValueError naming the body, the argument, its value and the rule.
@@ -226,8 +226,8 @@ class SystemBuilder:
         parent: name of the body that carries frame D, or `WORLD`
         frame_C: pose of C in the child's body frame; frame_D: pose of D in the parent's body frame;
             forms as `pose` in `body`, the identity by default
-        frame_W: one pose in the world in place of both: C and D stand there when the two bodies
-            stand at the poses that they were added with
+        frame_W: a pose in the world in place of frame_C and frame_D: C and D have this pose when
+            the two bodies have their start poses (`pose` in `body`)
         laws: forces along the joint's coordinates: limits, springs, motors, friction
         softness: of the joint's bilateral rows; by default the builder's
         attachment: the points of the two bodies where the rows' forces act: "C", both at the origin
@@ -237,8 +237,8 @@ class SystemBuilder:
             per environment; None makes a joint that is always on
         max_effort: largest |`Control.effort`| that acts [N or N m], a number or shape (dof,); also
             the effort of a `Servo` that states none
-        tree: False holds the joint by rows, also where its coordinates could hold it (see
-            `SemiImplicitEuler`). Use it to choose the joint that closes a loop, and for a joint
+        tree: False holds the joint by rows, even if its coordinates could hold it (see
+            `SemiImplicitEuler`). Use False to choose the joint that closes a loop, and for a joint
             that gets CFM after the build
         q, qd: coordinates [m or rad] and their speeds [m/s or rad/s] at the start, shape (dof,)
         allow_active: accept laws of negative stiffness, damping, friction or inertia, and softness
@@ -418,7 +418,7 @@ class SystemBuilder:
 
     @public
     def field(self, name: str, field: Field, *, bodies: str | Sequence[str] | None = None) -> str:
-        """Add a force from outside of all joints, on single bodies; returns its name.
+        """Add an external force on single bodies; returns its name.
 
         field: drag, damping, a force at a point, or a record that you write (see `Field`)
         bodies: names of bodies that the builder has already, on which the field acts; None for all
@@ -441,7 +441,7 @@ class SystemBuilder:
 
     @public
     def build(self, *, rough: bool = False) -> tuple[System, State]:
-        """The system and the state it starts from.
+        """The system and its start state.
 
         Joints place the bodies that have no pose: see `start_state`.
 
@@ -449,8 +449,8 @@ class SystemBuilder:
 
         Raises: ValueError for a builder without bodies, for q and qd that contradict the poses, and
             for a field that is not finite at the start.
-        Warns: coordinates outside their limits, joints whose frames do not meet, and joints that
-            slip although they roll.
+        Warns: coordinates outside their limits, joints whose frames do not meet, and rolling joints
+            that slip at the start.
         """
         bodies, joints = self._bodies, self._joints
         if not bodies:

@@ -106,14 +106,14 @@ def fit(
     **Multiple shooting.** Over a long or chaotic motion small errors grow so much that no search
     converges. So the motion is cut into shots. The simulation of each shot has its own start, an
     unknown near the recorded coordinates. Gaps between the end of a shot and the start of the next
-    count as residuals, first loosely, in the end with a deviation of 1e-6 of the range of the
+    count as residuals. Their deviation shrinks during the search to 1e-6 of the range of the
     motion. Shots add no cost. Coordinates and speeds do not say how far joints are open, so the
     scheme should close joints at each step; the default for several shots does.
 
     **Shots that are not joined** start within `q_within` and `qd_within` of the recorded
     coordinates and speeds, and gaps do not count. Residuals are then nearly linear in masses and
     inertias, so few steps find many numbers. Measure coordinates and speeds well for this: noise of
-    a start that is taken as known counts as an error of the mechanism.
+    a start that is not an unknown biases the numbers.
 
     system: with all known numbers
     unknowns: range of each unknown number, by its path (see `System.number`)

@@ -189,8 +189,8 @@ def identify(
     Derivatives are in forward mode, one for each parameter, which suits few parameters and many
     residuals.
 
-    Standard deviations are those of the linearized least-squares problem. Its information is JᵀJ of
-    the residuals plus the information of the range of each parameter (a uniform distribution).
+    Standard deviations come from the linearized least-squares problem: its information is JᵀJ of
+    the residuals plus the information of each parameter's range (a uniform distribution).
 
     residual: a function of a dictionary of the values, each of shape (*shape, starts), and of
         `follow` (see `pose_residuals`). It returns residuals in units of their noise, with the

@@ -95,11 +95,11 @@ class ContactFriction(Law):
     slip: speed of slip per unit force while the surfaces stick, ≥ 0 [m/(s N), rad/(s N m)]. Its
         derivative at 0 is the one for slip > 0
     speed: speed of a moving surface, such as a belt, that friction drives towards [m/s or rad/s].
-        Where a change of it would make sticking surfaces slide, one-sided derivatives differ; the
-        derivative is that of the state, sticking or sliding, at this speed
+        At the speed where sticking changes to sliding, one-sided derivatives differ; the derivative
+        is that of the present state
     normal: the coordinate of the gap
     across: the coordinate of the other tangent, which shares a round cone with this one,
-        √(F₁² + F₂²) ≤ μ |F| + f. Both have the same numbers; else their mean counts. None for a
+        √(F₁² + F₂²) ≤ μ |F| + f. Give both the same numbers; otherwise their mean counts. None: a
         pyramid, which bounds each tangent by itself
 
     Source: ODE's manual, dSurfaceParameters (mu, slip, motion, rho; pyramid and box friction).
@@ -161,7 +161,7 @@ def contact_laws(
     cone: str | None = None,
     owner: str = "contact",
 ) -> tuple[Law, ...]:
-    """The laws of a contact between two surfaces. Two numbers are for the two tangents.
+    """The laws of a contact between two surfaces. A pair of numbers has one for each tangent.
 
     friction: μ, √(F₁² + F₂²) ≤ μ Fₙ, or for each tangent alone, see `cone`
     friction_force: [N], |Fₜ| ≤ friction_force (+ μ Fₙ) while the bodies touch
@@ -177,8 +177,8 @@ def contact_laws(
         False: once they touch, as in ODE. None: False with a `friction_force`, which acts at gaps
         ≤ 0, else True
     cone: "round" bounds the friction of both tangents together. "pyramid" bounds each by itself, as
-        ODE does, up to √2 times as much between them. None: a pyramid for two numbers and with a
-        `friction_force`, else round
+        ODE does: up to √2 times as much half-way between the tangents. None: a pyramid for two
+        numbers and with a `friction_force`, else round
     owner: name in error messages
 
     >>> [type(law).__name__ for law in contact_laws(friction=0.5)]

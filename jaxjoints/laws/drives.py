@@ -18,7 +18,7 @@ from .softness import spring_softness
 
 @struct
 class Motor(Law):
-    """Drives a coordinate at a speed with a bounded effort: N v⁺ = speed, or the effort is largest.
+    """Drives a coordinate at a speed by a bounded effort: N v⁺ = speed, or effort at its bound.
 
     Against a stop, a lock or another law that holds the coordinate it pushes with all its effort.
 
@@ -105,7 +105,7 @@ class Servo(Law):
 
 @struct
 class Armature(Law):
-    """Inertia of a coordinate beside its bodies, such as that of a rotor behind a gear.
+    """Inertia of a coordinate besides its bodies, such as the inertia of a rotor behind a gear.
 
     The effort is -inertia q̈, with q̈ the mean acceleration of the coordinate over the step.
 

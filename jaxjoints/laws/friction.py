@@ -44,7 +44,7 @@ class DryFriction(Law):
 @renamed_fields(mu="friction")
 @struct
 class CoulombFriction(Law):
-    """Coulomb friction: up to μ |F| against the motion, F the force by laws along `normal`.
+    """Coulomb friction: up to μ |F| against the motion, F the force of the laws along `normal`.
 
     Example, a foot on the ground: `normal` is the height, with `Limits(lower=0.0)`. Each tangent
     has its own friction (a pyramid). `Newton.friction` chooses the solve that gives F.

@@ -21,16 +21,16 @@ RESTING = 1e-3
 class Limits(Law):
     """A coordinate kept within lower ≤ q ≤ upper by a one-sided force at each bound.
 
-    A bound is soft with `stiffness` and `damping`: past it acts the implicit Euler step of this
-    spring and damper, and the force never pulls. Otherwise it is hard, or soft by ODE's `erp` and
-    `cfm`.
+    A bound with `stiffness` and `damping` is soft: past the bound this spring and damper act, by an
+    implicit Euler step, and the force never pulls. Other bounds are hard, or soft by ODE's `erp`
+    and `cfm`.
 
     With a `restitution` e, a coordinate that meets a hard bound with speed v leaves it with at
     least e v, in the step that would pass the bound, or without `anticipate` in the step after it.
     Bounce and correction of a violation do not add: the larger speed counts. A bounce that would
     pass the other bound in the same step ends on the other bound. Bounces with e = 1 keep their
-    height. With e < 1 the height is off by at most the way of one step. Without `anticipate`, as in
-    ODE, the correction of the violation throws with up to erp v.
+    height. With e < 1 the error of the height is at most the path of one step. Without
+    `anticipate`, as in ODE, the correction of the violation gives a speed of up to erp v.
 
     lower, upper: bounds; None (or ∓inf at build) for an absent side; equal bounds make a `Lock`
     stiffness: [N/m or N m/rad]; damping: [N s/m or N m s/rad]
@@ -229,7 +229,7 @@ class LimitForce(Law):
 
 @struct
 class Lock(Law):
-    """A coordinate held on `value`.
+    """A coordinate held at `value`.
 
     Other laws of the coordinate have no effect while the lock is engaged for good (None).
 

@@ -102,12 +102,12 @@ def load_mjcf(
     Softness. MuJoCo's constraint is a spring and damper of reference acceleration -b v - k r beside
     an inertia, R f = -b v - k r - a with R = (1 - d)/d times the inverse inertia that the
     constraint sees at qpos0. `Limits` and contacts get the stiffness k/R and the damping b/R at the
-    largest impedance d of `solimp`: the same depth at rest where that is beyond the width of
-    `solimp`, for pyramids of friction too, and the same decay. Left out are the inertia, which
-    makes MuJoCo's stop softer while it is hit, and the lower impedance near the surface, which lets
-    things rest up to some times as deep. Friction of contacts and friction loss are hard, where
-    those of MuJoCo creep; it has a round cone for "elliptic", and for "pyramidal" the same μ along
-    each tangent. Equality constraints are rigid, as joints of the builder are.
+    largest impedance d of `solimp`: the same decay and, where the depth exceeds the width of
+    `solimp`, the same depth at rest, also with pyramids of friction. Left out are the inertia,
+    which makes MuJoCo's stop softer in an impact, and the lower impedance near the surface, by
+    which bodies rest up to some times as deep. Friction of contacts and friction loss stick; in
+    MuJoCo they creep. Contacts have a round cone for "elliptic", and for "pyramidal" the same μ
+    along each tangent. Equality constraints are rigid, as joints of the builder are.
 
     A tendon with forces along it is a transmission of its name, or "tendon NAME" where a joint or
     equality has this name. Activations of first order are `Model.activation`.
@@ -125,11 +125,11 @@ def load_mjcf(
         and exclude say so, and each other where a `<pair>` says so, with its numbers; "all": all
         geoms each other, which is slow where there are many. Kinds that have no gap function (see
         `shapes.touches`) do not touch. A mesh touches with its convex hull of 64 vertices at most,
-        and below a height field there is no base. `gap` means what it means to the MuJoCo that is
-        installed: since 3.9 nothing to the motion, before 3.9 geoms push within margin - gap
+        and below a height field there is no base. `gap` acts as in the installed MuJoCo: from 3.9
+        on it does not change the motion; before 3.9 geoms push within margin - gap
     merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
-    laws: as in `load_urdf`; a ball joint has the coordinates 0 to 2. A joint that the file has a
-        servo for has two with one of `laws`, and one target from `Control.target` for both
+    laws: as in `load_urdf`; a ball joint has the coordinates 0 to 2. A `Servo` in `laws` acts
+        beside a servo of the file for the same joint, and `Control.target` sets both
 
     Raises: LoadError naming file, line and element as far as MuJoCo tells them; OSError for a file
         that cannot be opened; ImportError without the package mujoco; ValueError for other

@@ -99,50 +99,48 @@ def load_urdf(
 ) -> Model:
     """A robot from URDF: a builder with its bodies, joints and laws, to which more can be added.
 
-    A body's frame is that of its link. Joint types become couplings: revolute and continuous
-    `Hinge`, prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`,
-    spherical `Ball`.
-    Laws: `Limits` from lower and upper (hard stops; an absent side is free, and one of 1e30 and
-    more), `Damping`, `DryFriction`; `max_effort` from effort, which bounds `Control.effort` and
-    each `Servo` that states no effort of its own. Equal limits lock the joint. A mimic
-    joint is a `Mimic` transmission, which holds the joint by a force. Joints start at 0 or the
-    nearest value within their limits, mimics at what they mimic. An effort or velocity of 0 means
-    none is known. Limits of velocity are what a controller keeps to: they are numbers in
-    `Model.speed_limits`, and no force acts where a joint is faster. Damping and friction of a
-    planar or spherical joint act on each of its coordinates. Its limit is skipped, as are limit and
-    dynamics of a floating joint.
+    A body has the frame of its link. Joint types become couplings: revolute and continuous `Hinge`,
+    prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`, spherical
+    `Ball`. Laws: `Limits` from lower and upper (hard stops; a side that is absent, or 1e30 and
+    more, is free), `Damping`, `DryFriction`; `max_effort` from effort, which bounds
+    `Control.effort` and each `Servo` that states no effort of its own. Equal limits lock the joint.
+    A mimic joint is a `Mimic` transmission, which holds the joint by a force. Joints start at 0 or
+    the nearest value within their limits, mimics at the value that they mimic. An effort or
+    velocity of 0 means that the file does not know it. Velocity limits are for controllers:
+    `Model.speed_limits` lists them, and no force keeps a joint below them. Damping and friction of
+    a planar or spherical joint act on each of its coordinates. Limits of both are skipped, and
+    limit and dynamics of a floating joint.
 
-    Links that fixed joints connect become one body, named after the first. A link without mass
-    that a fixed joint carries joins its parent's body. One between two moving joints becomes no
-    body: the joints around it become one, named "a+b", with the coordinates of both (singular where
-    two of three axes align, as the mechanism is). One at the end of a moving joint is fixed where
-    it starts, since it could move without any force. One that carries several moving joints is an
-    error.
+    Links that fixed joints connect become one body, named after the first. A massless link on a
+    fixed joint joins its parent's body. A massless link between two moving joints becomes no body:
+    both joints become one, named "a+b", with the coordinates of both (singular where two of three
+    axes align, like the mechanism). A massless link at the end of a moving joint is fixed at its
+    start, since no force would be needed to move it. A massless link that carries several moving
+    joints is an error.
 
-    A body has to have inertia about every axis. A principal moment that is not positive, or less
-    than that of the mass at 1 µm from the axis, becomes that of the mass at 1 mm from the axis or
-    1e-6 of the largest moment, whichever is more. Moments that no rigid body has, one larger than
-    the sum of the others, are kept, since the motion is defined; `balance_inertia` raises the
-    smaller two.
+    A body has to have inertia about every axis. A principal moment below mass · (1 µm)² becomes
+    mass · (1 mm)² or 1e-6 of the largest moment, whichever is more. A largest moment above the sum
+    of the others, which no rigid body has, is kept, since the motion is defined; `balance_inertia`
+    raises the smaller two.
 
-    A link with two parents closes a loop: its second joint holds it too. What is not simulated
-    (such as gazebo elements) is listed in one `LoadWarning`, with what was changed, and a base with
-    mass that stands in the world where nothing moves: it needs `floating`. A transmission element
-    says which joints are driven (`Model.actuated`) and not how: no force acts for it. Drive these
-    joints by `laws`, or by `Control.effort`, which acts on their side of the gear.
+    A link with two parents closes a loop: its second joint holds it too. One `LoadWarning` lists
+    what is not simulated (such as gazebo elements) and what was changed. It also names a base with
+    mass if nothing moves: pass `floating`. A transmission element says which joints are driven
+    (`Model.actuated`) and adds no force. Drive these joints by `laws`, or by `Control.effort`,
+    which acts on the joint's side of the gear.
 
     source: path of a file, or the XML itself
     roots: folders in which the meshes of package:// and relative paths are looked for, and outside
         of which no file is opened; without roots there are no meshes
-    floating: the base moves freely, from `pose` on; otherwise it stands there in the world
+    floating: True: the base starts at `pose` and moves freely; False: it is fixed at `pose`
     pose: of the base in the world, in one of the forms of `SystemBuilder.body`
     merge_fixed: False keeps links with mass that fixed joints connect as bodies, on `Fixed` joints
     visuals: False reads no shapes
     strict: raise a LoadError instead of the warning, with the same list
     laws: for joints of the file, a law or several by name, or by a pattern of the shell:
-        {"arm_joint*": Servo(100.0, 10.0)}. They act beside those of the file, and a joint that
-        several entries match gets the laws of each. A law's `coordinate` counts within the joint
-        of the file, and is the only one of most. Joints that mimic others match too
+        {"arm_joint*": Servo(100.0, 10.0)}. They act beside the laws of the file, and a joint that
+        several entries match gets the laws of each. A law's `coordinate` counts within the joint of
+        the file (0 for most joints). Joints that mimic others match too
     builder: to add the robot to, in place of a new one; prefix: of all names in it
     gravity: of a new builder [m/s²]
     limits: how large the file may be, see `FileLimits`

@@ -61,34 +61,33 @@ class SemiImplicitEuler(Scheme):
     """Semi-implicit Euler: new velocities, then positions from them.
 
     solver: what finds the impulses; `Newton(smoothing=ν)` lets gradients feel bounds
-    projections: steps that move positions back on the joints' surfaces after each step, along the
-        rows of its start, whose factor they share: each leaves about h ω of the error, ω the speed
-        at which bodies turn
-    joints: what holds them. "coordinates": joints that make a tree (see `articulation`) are
-        displaced by their own speeds, ν⁺ = ν + h ν̇ with the acceleration ν̇ where the step starts,
-        and bodies follow, as in MuJoCo, Drake and Pinocchio. Such joints do not gape, their
-        velocities are on their surfaces, and a wheel keeps its speed. Loops, contacts and whatever
-        else connects bodies are rows with ERP and CFM. The gyroscopic terms are explicit: the
-        energy of a body that tumbles on a joint, at a rate Ω of its nutation, grows by a share of
-        about h Ω²/2 in a second. "rows": bodies move one by one and rows pull them back onto their
-        joints, as in ODE and ArtiSynth. This conserves the momenta of what floats freely to
-        rounding, and brakes what turns about an axis off its centre of mass by a share of order
-        (h ω)² in each step
-    time_of_impact: bounces happen when a stop or contact with `restitution` is reached within a
-        step: bodies move, hit, and move on. Their derivatives are then those of the motion in
-        continuous time (the saltation matrix), exact under constant forces; its price is a second
-        solve in each step of a system that can bounce. Else a bounce takes the whole step that
-        would pass the stop, and derivatives leave its time out: of two equal balls that hit
-        elastically each seems to start where the other does. Stops without restitution, soft ones
-        and those that do not `anticipate` are the same under both
+    projections: number of projections after each step, which move positions back onto the joints.
+        They use the rows and the factorization of the step. Each leaves a share of about h ω of the
+        error, ω the speed at which bodies turn
+    joints: what holds the joints of a tree (see `articulation`). "coordinates": the joints move by
+        their own speeds, ν⁺ = ν + h ν̇ with the acceleration ν̇ at the start of the step, and
+        bodies follow, as in MuJoCo, Drake and Pinocchio. The joints have no gaps, velocities
+        satisfy the joints, and a wheel keeps its speed. Loops, contacts and all other connections
+        are rows with ERP and CFM. Gyroscopic moments are explicit: the energy of a body that
+        tumbles on a joint at the nutation rate Ω grows by a share of about h Ω²/2 per second.
+        "rows": bodies move one by one and rows pull them back onto their joints, as in ODE and
+        ArtiSynth. The momenta of freely floating mechanisms are conserved to rounding. A body that
+        turns about an axis off its centre of mass loses a share of order (h ω)² of its speed in
+        each step
+    time_of_impact: True: bounces happen when a stop or contact with `restitution` is reached within
+        a step: bodies move, hit, and move on. Derivatives are those of the motion in continuous
+        time (the saltation matrix), exact under constant forces. Systems that can bounce take a
+        second solve in each step. False: a bounce takes the whole step that would pass the stop,
+        and derivatives leave out the time of the bounce. Stops without restitution, soft stops and
+        stops that do not `anticipate` are the same in both cases
 
-    The following belong to "rows"; "coordinates" takes the defaults alone:
+    The following are for "rows"; with "coordinates" leave the defaults:
 
-    gyroscopic: "transport" carries angular momentum along, conserving it to rounding; "implicit" is
-        ODE's term, "explicit" the plain one, both of first order; "none" leaves it out
+    gyroscopic: "transport" conserves angular momentum to rounding; "implicit" is ODE's gyroscopic
+        term, "explicit" the plain term, both of first order; "none" leaves the term out
     rotation: "exponential" turns bodies by exp(h ω); "linearized" is ODE's update
-    curvature: rows turn along in the step, G v⁺ + h Ġ v = 0, as in ArtiSynth; else G v⁺ = 0.
-        Loops that turn fast gain energy by it or come apart, with a projection besides they diverge
+    curvature: rows turn along in the step, G v⁺ + h Ġ v = 0, as in ArtiSynth; else G v⁺ = 0. With
+        it, loops that turn fast gain energy or come apart; with a projection too they diverge
 
     Raises: ValueError for an unknown choice, and for one that belongs to rows beside "coordinates"
 

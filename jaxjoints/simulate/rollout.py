@@ -103,14 +103,14 @@ def rollout(
 ) -> tuple[State, Any] | tuple[State, Any, Controller]:
     """Many steps in one compiled loop, for one environment or a batch (batch axes last).
 
-    An environment that turns bad (see `Cause`) stands still at its last good state from then on,
-    with `Info.ok` false. It has no effect on other environments, and no gradient flows through it.
+    An environment that becomes bad (see `Cause`) keeps its last good state, with `Info.ok` false.
+    It has no effect on other environments, and no gradient flows through it.
 
     controls: a `Control` whose arrays have a time axis in front, one entry per control interval,
         the first for the interval that begins at `state.time`; or a function of one environment's
         state; or a `Controller`, which has parameters, memory and noise; or None
     dt: time step [s]; steps: how many (may be left out if `controls` are arrays)
-    substeps: steps per control interval, the control held in between
+    substeps: steps per control interval, in which the control is constant
     record_every: steps per record; it divides `substeps` or is a multiple of it
     record: what to keep: a function of (state, info) of the last step before each record, or a
         `readout`; the state by default. `lambda state, info: (state, info)` keeps both. Time is the
@@ -125,12 +125,12 @@ def rollout(
     scheme: integrator
     control_policy: as for `step`
 
-    On a CPU a rollout of up to 5000 steps, of all environments together, is compiled in less than
-    half of the time and runs at a half to a quarter of the speed. Within `jax.jit` every rollout is
-    compiled fully: for one that is called many times.
+    On a CPU a rollout of up to 5000 steps × environments compiles in less than half of the time and
+    runs at a half to a quarter of the speed. Within `jax.jit` every rollout is compiled fully: use
+    it for a rollout that you call many times.
 
-    Returns: the final state, and the records stacked over time; third, where `controls` is a
-        `Controller`, the controller at the end, with which another rollout goes on
+    Returns: the final state, and the records stacked over time; for a `Controller` also the
+        controller at the end, with which the next rollout continues
     Raises: ValueError for a time step out of (0, 1] s and for counts or axes that do not fit
     Warns: where the scheme finds the start too stiff for the time step (`RungeKutta`); where a
         program is compiled again only because a function is defined anew; where cores cannot share

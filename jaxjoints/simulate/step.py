@@ -40,10 +40,10 @@ def step(
     """One time step of one environment or of any number of them (batch axes last).
 
     Every leaf of system, state and control is shared by all environments or carries all batch axes.
-    Pure: use it inside `jax.jit`, `jax.grad`, `jax.vmap` as you like. Called outside of them it is
-    compiled once for each system, scheme and shape; of one environment on a CPU it is compiled
-    in less than half of the time, and runs at a half to a quarter of its speed within `jax.jit`.
-    A bad environment (see `Cause`) stays as it was, without effect on others or on gradients.
+    Pure: use it inside `jax.jit`, `jax.grad`, `jax.vmap` as you like. Outside of them it compiles
+    once for each system, scheme and shape. For one environment on a CPU this compilation takes less
+    than half of the time of `jax.jit`, and the step runs at a half to a quarter of the speed.
+    A bad environment (see `Cause`) keeps its state, without effect on others or on gradients.
 
     dt: time step [s]
     control_policy: for an environment with NaN or infinity in its control: "stop" it, or make the

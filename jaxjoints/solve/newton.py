@@ -37,14 +37,15 @@ class Newton(Solver):
     smoothing: ν [m/s or rad/s]: a stop at the distance φ pushes with the acceleration ν²/φ, so that
         gradients feel a limit before it is touched. None for sharp bounds; they compile to a
         shorter program than ν = 0
-    iterations: most Newton steps of the first pass. Where nothing is bounded, one linear solve
+    iterations: most Newton steps of the first pass. Without bounded laws one linear solve suffices
     passes: how often the bounds of friction are computed from normal forces. Each further pass has
         one step less than the first, and the steps that earlier passes left over. Where no friction
         follows a normal force, one pass has the steps of all passes
     friction: "coupled": the normal force of the solution bounds friction. "two passes": the normal
-        force of a solve without friction, the first half of the passes, as in ODE's dWorldStep
-    derivative: `Implicit()`: of the solution, for one more solve a pass. `Unrolled()`: of the
-        iteration
+        force of a solve without friction bounds it, as in ODE's dWorldStep; this solve is the first
+        half of the passes
+    derivative: `Implicit()`: derivative of the solution, by one more solve for each pass.
+        `Unrolled()`: derivative of the iteration
 
     >>> from jaxjoints import Limits, SemiImplicitEuler, Slider, SystemBuilder, step
     >>> world = SystemBuilder(gravity=(0.0, 0.0, 0.0))

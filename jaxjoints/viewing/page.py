@@ -84,20 +84,19 @@ def view(
     from their joints, centres of mass and inertia.
 
     trajectory: a `State` with time in front, as `rollout` records it. With the pair of
-        record=lambda state, info: (state, info) the page shows forces too. A single state stands
-        still. A `Plan` shows its states
-    visuals: what bodies look like: the `Model` of their file, or each `Visual`; of a body without
-        one its joints and inertia
+        record=lambda state, info: (state, info) the page shows forces too. A single state gives a
+        picture at rest. A `Plan` shows its states
+    visuals: shapes of the bodies: the `Model` of their file, or each `Visual`
     environments: indices of those to show, counted through all batch axes; the first 16 by default
     side_by_side: the environments stand beside each other, not in one place
     traces: names of bodies whose centre of mass leaves a trace, or points in the body frame by the
         name of the body, {"hand": (0.0, 0.0, 0.3)}
-    frames: most frames to show; others are left out evenly, and fewer fit for many bodies
+    frames: largest number of frames, evenly spread over the motion; fewer fit for many bodies
     title: of the page
     height: of the page in a notebook [pixels]
 
-    Raises: ValueError for what is no trajectory of the system, for unknown names, for environments
-        out of range, and where no frame is finite.
+    Raises: ValueError if the trajectory does not belong to the system, for unknown names, for
+        environments out of range, and if no frame is finite.
 
     >>> from jaxjoints import Hinge, SystemBuilder, rollout
     >>> world = SystemBuilder()
