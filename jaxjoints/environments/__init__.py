@@ -5,6 +5,7 @@ from .cart_pole import CartPole, cart_pole
 from .environment import Environment, Episode
 from .finger import Finger, finger
 from .four_bar_leg import FourBarLeg, four_bar_leg
+from .gripper import Gripper, gripper
 from .half_cheetah import HalfCheetah, half_cheetah
 from .hopper import Hopper, hopper
 from .randomization import randomized, scaled, uniform
@@ -21,6 +22,7 @@ __all__ = [
     "Episode",
     "Finger",
     "FourBarLeg",
+    "Gripper",
     "HalfCheetah",
     "Hopper",
     "StewartPlatform",
@@ -31,6 +33,7 @@ __all__ = [
     "controller",
     "finger",
     "four_bar_leg",
+    "gripper",
     "half_cheetah",
     "hopper",
     "make",

@@ -10,6 +10,7 @@ from .cart_pole import cart_pole
 from .environment import Environment
 from .finger import finger
 from .four_bar_leg import four_bar_leg
+from .gripper import gripper
 from .half_cheetah import half_cheetah
 from .hopper import hopper
 from .stewart import stewart_platform
@@ -20,6 +21,7 @@ TASKS: dict[str, Callable[..., Environment]] = {
     "cart_pole": cart_pole,
     "finger": finger,
     "four_bar_leg": four_bar_leg,
+    "gripper": gripper,
     "half_cheetah": half_cheetah,
     "hopper": hopper,
     "stewart_platform": stewart_platform,

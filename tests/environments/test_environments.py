@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.tree_util import Partial
 
-from jaxjoints import Cause, environments, replace, rollout
+from jaxjoints import Cause, environments, joint_errors, replace, rollout
 from jaxjoints.environments import controller, randomized, scaled, uniform, unroll
 from support.mechanisms import single
 
@@ -299,3 +299,22 @@ def test_efforts_may_be_a_list():
     assert listed.action_size == 1 and listed.control(jnp.ones(1)).effort == 2.0
     with pytest.raises(ValueError, match="SwingUp: effort 'much' must be numbers"):
         replace(task, effort="much")
+
+
+@pytest.mark.slow
+def test_a_gripper_closes_on_a_cube_and_lifts_it():
+    """By a rule: close, and lift once the pads have met the cube. The loops stay closed."""
+    task = environments.make("gripper")
+
+    def rule(_, obs, key):
+        closed, lift = jnp.ones((), obs.dtype), jnp.where(obs[1] > 0.4, 0.9, 0.0)
+        return jnp.stack([closed, lift])
+
+    episode, seen = unroll(task, task.reset(KEYS), rule, None, steps=60)
+    lifted = np.asarray(seen.metrics["lifted"])
+    assert lifted[0].max() < 0.01 and lifted[-1].min() == 1.0
+    # The cube stands where the pads have brought it: in the middle, upright.
+    x, tilt = np.asarray(seen.obs[-1, 4]), np.asarray(seen.obs[-1, 6])
+    assert np.abs(np.asarray(seen.obs[0, 4])).max() > 0.05 > 1e2 * np.abs([x, tilt]).max()
+    errors = np.max(np.abs(joint_errors(task.system, episode.state)), axis=1)
+    assert errors.max() < 1e-4
