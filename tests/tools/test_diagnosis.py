@@ -140,6 +140,7 @@ class Rolls(jj.Constraint):
         return rates[2]
 
 
+@pytest.mark.slow
 def test_rows_of_rolling_count_neither_of_joints_nor_of_constraints():
     for custom in (False, True):
         world = jj.SystemBuilder()
