@@ -21,6 +21,7 @@ from jaxjoints.couplings.shapes import (
     touches,
 )
 from support.mechanisms import single
+from support.touching import all_points
 
 COUNT = 200
 BALL, POLE, STICK = jax.tree.map(jnp.asarray, (Sphere(0.3), Capsule(0.2, 1.0), Capsule(0.1, 0.7)))
@@ -96,7 +97,7 @@ def test_gaps_are_distances_of_segments_less_the_radii(C, D):
 
 @pytest.mark.parametrize(("shape", "count"), [(CRATE, 8), (POLE, 2)])
 def test_boxes_touch_a_half_space_with_corners_capsules_with_ends(shape, count):
-    found = touches(shape, HalfSpace(), T)
+    found = all_points(shape, HalfSpace(), T)
     assert found.gap.shape == (count, COUNT) and found.point.shape == (count, 3, COUNT)
     if shape is POLE:
         expected = ends(POLE, T)[:, 2] - 0.2
@@ -108,7 +109,7 @@ def test_boxes_touch_a_half_space_with_corners_capsules_with_ends(shape, count):
         np.testing.assert_allclose(found.point[:, 2], found.gap, atol=1e-14)
     np.testing.assert_allclose(found.gap, expected, atol=1e-14)
     # The other way round: the same points and gaps, opposite normals.
-    swapped = touches(HalfSpace(), shape, T.inverse())
+    swapped = all_points(HalfSpace(), shape, T.inverse())
     np.testing.assert_allclose(swapped.gap, found.gap, atol=1e-14)
     back = jnp.stack([T.apply(x) for x in swapped.point])
     np.testing.assert_allclose(back, found.point, atol=1e-14)
@@ -257,6 +258,7 @@ def test_capsules_at_any_small_angle_are_as_far_apart_as_their_axes():
     np.testing.assert_allclose(touch(thin, thick, at).gap, expected, atol=most)
 
 
+@pytest.mark.slow
 def test_gaps_have_derivatives_by_lengths():
     at = jax.tree.map(lambda x: x[:, 7], T)
 
