@@ -272,6 +272,7 @@ def test_errors_are_assembled_and_diagnosed():
     np.testing.assert_allclose(closed.position[1], [0.1, 0.1, 0.1], atol=EXACT)
 
 
+@pytest.mark.slow
 def test_the_world_may_stand_anywhere_among_the_bodies_of_a_constraint():
     """Midway between a body and the world, a body moves at half the speed."""
     world = jj.SystemBuilder(gravity=(0.0, 0.0, 0.0))
@@ -352,6 +353,7 @@ def lift_on_a_cart():
     return world.build()
 
 
+@pytest.mark.slow
 def test_rows_of_accelerations_hold_against_weights_and_efforts():
     system, state = lift_on_a_cart()
     control = system.control(effort={"rail": PUSH})

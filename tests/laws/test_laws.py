@@ -120,7 +120,7 @@ def pd(q, qd, target, speed, stiffness, damping, most):
     return qd + np.clip(new - qd, -DT * most / MASS, DT * most / MASS)
 
 
-@pytest.mark.parametrize("most", [None, 40.0, 3.0])
+@pytest.mark.parametrize("most", [pytest.param(None, marks=pytest.mark.slow), 40.0, 3.0])
 def test_a_servo_is_implicit_pd_control(most):
     stiffness, damping = 300.0, 20.0
     system, state = on_rail([Servo(stiffness, damping, most, target=0.1, target_speed=0.3)])

@@ -18,6 +18,7 @@ from jaxjoints import (
     step,
 )
 from support import mechanisms
+from support.cases import mostly_slow
 from support.motion import PLAIN, after, placed_on_rail
 
 EXACT = 1e-12  # float64, some thousand roundings of numbers of order one
@@ -45,7 +46,7 @@ def speeds_after_a_step(law, scheme=PLAIN):
     return np.asarray(state.velocity[0, 0])
 
 
-@pytest.mark.parametrize("name", SOLVED)
+@pytest.mark.parametrize("name", mostly_slow(SOLVED, default=("Newton",)))
 def test_a_hard_stop_lets_no_step_pass_the_farther_bound(name):
     speed = speeds_after_a_step(Limits(LOWER, UPPER), SOLVED[name])
     end = np.clip(Q + DT * QD, LOWER, UPPER)
@@ -136,6 +137,7 @@ def test_a_rope_between_two_bounds_stops_ends_that_run_past_each_other():
     np.testing.assert_allclose(state.position[:, 0], [-length, 0.0, 0.0], rtol=0, atol=EXACT)
 
 
+@pytest.mark.slow
 def test_a_limit_force_of_two_bounds_acts_where_a_step_starts():
     """What its docstring says: linearized about the start, at the bound that is passed there."""
     k = 500.0

@@ -14,7 +14,6 @@ import pytest
 
 import jaxjoints as jj
 from support import oracle
-from support.cases import mostly_slow
 
 CASES = oracle.load("ode_contact")
 # Rounding of a step whose bodies are hit at a few m/s, and what 60 steps without chaos make of it.
@@ -253,7 +252,8 @@ BENCHES = [Bench("fixed_point"), Bench("sphere_plane"), Bench("two_spheres")]
 BENCHES += [Bench("box_plane", contacts=4, shapes=True)]
 
 
-@pytest.mark.parametrize("bench", mostly_slow(BENCHES, default=("sphere_plane",)))
+@pytest.mark.slow
+@pytest.mark.parametrize("bench", BENCHES, ids=str)
 def test_one_step_from_each_recorded_state_is_odes(bench):
     for at in range(bench.steps):
         state = bench.state(at)

@@ -75,6 +75,7 @@ def test_a_spring_is_the_same_at_any_time_step_and_erp_with_cfm_is_not():
         assert speeds[1] == pytest.approx(rise, abs=EXACT)
 
 
+@pytest.mark.slow
 def test_rows_give_way_one_by_one():
     """A hinge that is rigid but along y: under a weight along y and z it sags along y alone."""
     k = 400.0
