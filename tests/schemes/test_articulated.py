@@ -243,6 +243,7 @@ def wheel():
     return world.build()
 
 
+@pytest.mark.slow
 def test_an_eccentric_wheel_keeps_its_speed():
     system, state = wheel()
     final, _ = rollout(system, state, dt=DT, steps=10_000, record_every=10_000, scheme=TREE)

@@ -307,6 +307,7 @@ def test_effort_is_the_force_along_the_coordinate():
     np.testing.assert_allclose(pushed.velocity, final.velocity, rtol=0, atol=EXACT)
 
 
+@pytest.mark.slow
 def test_effort_is_the_moment_about_a_hinge():
     length, mass, inertia, moment = 0.7, 1.3, 0.05, 2.0
     system, state = mechanisms.pendulum(
@@ -317,6 +318,7 @@ def test_effort_is_the_moment_about_a_hinge():
     np.testing.assert_allclose(info.qd[0, 0], wanted, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_damping_is_an_implicit_euler_step():
     mass, speed, n = 2.0, 0.8, 30
     system, state = mechanisms.slider(mass=mass, laws=Damping(0.0))
@@ -396,7 +398,9 @@ def test_stop_that_does_not_anticipate_is_passed_by_one_step():
     assert (passed[np.abs(SPEEDS) > 30] > 1e-2).all()
 
 
-@pytest.mark.parametrize("side, sign", [("lower", -1), ("upper", 1)])
+@pytest.mark.parametrize(
+    "side, sign", [("lower", -1), pytest.param("upper", 1, marks=pytest.mark.slow)]
+)
 def test_one_sided_stop_holds_one_side_and_frees_the_other(side, sign):
     system, state = mechanisms.slider(laws=Limits(**{side: sign * 0.1}))
     speeds = jnp.array([2.0, -2.0]) * sign

@@ -355,6 +355,7 @@ def test_rk4_refuses_joints_softened_by_cfm():
         step(system, state, dt=1e-3, scheme=RungeKutta())
 
 
+@pytest.mark.slow
 def test_rk4_warns_of_springs_and_dampers_too_stiff_for_the_step():
     """Two carts in a row, springs between them and the wall: eigenvalues (3 ± √5) / 2 of k / m; the
     fixed joint leaves a cart the mass of what it carries.

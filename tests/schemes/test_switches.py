@@ -225,6 +225,7 @@ def made(arm, q, precision):
     return (single(wheels), 1e-6) if precision == "float32" else (wheels, 1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*PRECISIONS, pytest.param("gpu", marks=pytest.mark.slow)])
 def test_a_soft_lock_takes_nothing_of_positions_and_speeds(path):
     wheels, rounding = made(arm=0.3, q=0.1, precision=path)

@@ -181,7 +181,8 @@ class TestSentences:
     def test_times_in_front_are_read_by_vmap(self, chain):
         system, state = chain
         states = jax.tree.map(lambda x: jnp.stack([x] * 4), state)
-        assert jax.vmap(lambda x: jj.coordinates(system, x))(states).shape == (4, 2)
+        read = jax.jit(jax.vmap(lambda x: jj.coordinates(system, x)))
+        assert read(states).shape == (4, 2)
 
     def test_an_info_of_other_times_is_told(self, chain, info):
         system, state = chain
@@ -190,10 +191,15 @@ class TestSentences:
             jj.reaction(system, state, many, system.topology.joints[0])
 
     def test_a_state_of_a_system_with_other_laws(self, chain):
-        system, state = chain
-        limited, start = mechanisms.chain(2, laws=[jj.Limits(-1.0, 1.0)])
+        state = chain[1]
+        limited, _ = mechanisms.chain(2, laws=[jj.Limits(-1.0, 1.0)])
         with pytest.raises(ValueError, match="of a system with other laws"):
             rollout(limited, state, dt=DT, steps=2)
+
+    @pytest.mark.slow
+    def test_a_state_with_the_rows_of_a_system_with_other_laws(self, chain):
+        state = chain[1]
+        limited, start = mechanisms.chain(2, laws=[jj.Limits(-1.0, 1.0)])
         own = replace(state, row_forces=start.row_forces, engagement=start.engagement)
         assert rollout(limited, own, dt=DT, steps=2)[0].time == 2 * DT
 
@@ -241,6 +247,7 @@ class TestCauses:
         near = replace(state, position=state.position.at[0, 1].add(1e-3))
         assert advanced(system, near, 1e-4)[1].cause == Cause.NONE
 
+    @pytest.mark.slow
     def test_a_gimbal_at_its_lock(self):
         world = jj.SystemBuilder()
         top = world.body("top", mass=1.0, inertia=(0.1, 0.1, 0.2))
@@ -280,6 +287,7 @@ class TestStarts:
         fitting = jj.project(system, state, velocities=True)
         assert np.abs(jj.coordinate_speeds(system, fitting)).min() > 1e-3
 
+    @pytest.mark.slow
     def test_what_a_projection_leaves_open_is_told(self):
         """Two bodies of prescribed motion hold the ends of a rod too far apart."""
         world = jj.SystemBuilder()

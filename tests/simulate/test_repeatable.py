@@ -37,7 +37,8 @@ def test_a_second_run_gives_the_same_bits():
     assert_same(run(states, tile=BATCH), run(states, tile=BATCH))
 
 
-@pytest.mark.parametrize("tile", [4, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", [4, 16])
 def test_tiles_give_the_same_bits(tile):
     _, states = started()
     assert_same(run(states, tile=BATCH), run(states, tile=tile))

@@ -273,6 +273,7 @@ def test_checkpoints_bound_the_memory_however_records_divide_the_steps(steps, re
     assert 25 <= longest <= 66, longest
 
 
+@pytest.mark.slow
 def test_a_gradient_keeps_states_and_not_what_is_recorded_of_them():
     system, state = damped()
 
@@ -352,7 +353,7 @@ def test_rollout_is_compiled_once_for_all_values():
     [
         pytest.param(mechanisms.pendulum, marks=pytest.mark.slow),
         partial(mechanisms.chain, 2, laws=LAWS),
-        mechanisms.four_bar,
+        pytest.param(mechanisms.four_bar, marks=pytest.mark.slow),
         pytest.param(mechanisms.floating_chain, marks=pytest.mark.slow),
         pytest.param(mechanisms.sphere, marks=pytest.mark.slow),
         pytest.param(mechanisms.mixed, marks=pytest.mark.slow),
@@ -416,9 +417,10 @@ def test_projection_leaves_a_closed_mechanism_in_place():
     assert_same((new.position, new.quaternion), (state.position, state.quaternion))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "soft",
-    [{}, pytest.param({"stiffness": 100.0, "damping": 1.0}, marks=pytest.mark.slow)],
+    [{}, {"stiffness": 100.0, "damping": 1.0}],
     ids=["hard", "soft"],
 )
 def test_projection_returns_to_violated_hard_stops_alone(soft):
