@@ -133,6 +133,7 @@ class TestTraced:
             changed = replace(system, inertia=jnp.asarray(inertia)[..., None])
             assert causes(changed) == Cause.NONE
 
+    @pytest.mark.slow
     def test_what_the_builder_was_told_to_take(self):
         system, state = swing(allow_active=True, allow_unphysical=True)
         system = system.with_joint("elbow", servo=Servo(-1.0, 1.0))

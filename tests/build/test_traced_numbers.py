@@ -35,6 +35,7 @@ def everything(x):
     return world.build(rough=True)
 
 
+@pytest.mark.slow
 def test_a_traced_builder_makes_the_same_system():
     traced, plain = jax.jit(everything)(0.7), everything(0.7)
     assert jax.tree.structure(traced[0].mass) == jax.tree.structure(plain[0].mass)

@@ -226,7 +226,8 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_slow(ROWS, default=("left-handed",)))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
 def test_hinges_that_meet_in_a_point_are_the_joint_of_their_axes(name):
     axes, kind = ROWS[name]
     hinges = "".join(f'<joint pos="0.1 0 0.2" axis="{axis}" damping="0.3"/>' for axis in axes)
@@ -253,6 +254,7 @@ def test_slides_and_a_hinge_in_a_plane_are_a_planar_joint(second, order):
     assert_same_motion(text, read)
 
 
+@pytest.mark.slow
 def test_a_stop_gives_way_as_in_mujoco_where_its_impedance_is_constant():
     text = """<mujoco><worldbody><body>
       <joint name="slide" type="slide" axis="0 0 1" range="-0.1 1" limited="true"
@@ -277,7 +279,8 @@ SURFACES = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_slow(SURFACES, default=("flat pyramid in a margin",)))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SURFACES)
 def test_a_ball_rests_on_a_plane_as_deep_as_in_mujoco(name):
     cone, surface, margin = SURFACES[name]
     surface += ' solimp="0.9 0.9 0.001"'

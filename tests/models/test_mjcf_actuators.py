@@ -48,6 +48,7 @@ def read(text, **options):
         return load_mjcf(text, **options), mujoco.MjModel.from_xml_string(text)
 
 
+@pytest.mark.slow
 def test_a_servo_on_a_tendon_moves_a_gripper_as_in_mujoco():
     text = mechanism(
         ("a", "b"),
