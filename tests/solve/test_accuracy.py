@@ -29,6 +29,7 @@ FAMILIES = {
 }
 
 solve = jax.jit(jj.Newton.solve)
+velocities = jax.jit(body_velocities)
 
 
 @pytest.fixture(scope="module", params=mostly_slow(FAMILIES, default=("dry friction",)))
@@ -42,7 +43,7 @@ def problem(request):
 
 def distance(problem, solution, answers):
     """Largest difference of a body's velocity from the exact one, as a share of the largest."""
-    found = np.asarray(body_velocities(problem, solution.impulse), float)
+    found = np.asarray(velocities(problem, solution.impulse), float)
     expected = np.stack([answer.velocity for answer in answers], axis=-1)
     worst, most = (np.max(np.abs(x), axis=(0, 1)) for x in (found - expected, expected))
     return worst / most

@@ -114,7 +114,7 @@ def matrix(tree, environment):
 
 
 forests = pytest.mark.parametrize("name", FORESTS)
-mostly_slow_forests = pytest.mark.parametrize("name", mostly_slow(FORESTS, default=("free star",)))
+some_forests = pytest.mark.parametrize("name", mostly_slow(FORESTS, default=("free star",)))
 
 
 @forests
@@ -181,7 +181,8 @@ def test_mobilities_are_the_diagonal_of_the_inverse(name):
         np.testing.assert_allclose(of_bodies[..., environment], expected, atol=ROUNDING)
 
 
-@mostly_slow_forests
+@pytest.mark.slow
+@forests
 def test_rows_on_bodies_are_coupled_as_the_dense_matrix_says(name):
     tree = random_tree(name)
     plan, r = tree.plan, 2
@@ -246,7 +247,8 @@ def test_rows_on_bodies_are_coupled_as_the_dense_matrix_says(name):
                 np.testing.assert_allclose(block, speed[:, other], atol=ROUNDING)
 
 
-@mostly_slow_forests
+@pytest.mark.slow
+@forests
 def test_derivatives_are_those_of_differences(name):
     tree = random_tree(name)
     bodies, along = pushes(tree)
@@ -262,7 +264,7 @@ def test_derivatives_are_those_of_differences(name):
     check_grads(motion, arguments, order=2, modes=["fwd"], eps=1e-5, rtol=1e-4)
 
 
-@forests
+@some_forests
 def test_single_precision(name):
     tree = random_tree(name)
     bodies, along = pushes(tree)

@@ -34,6 +34,7 @@ def solve(problem, start=None, **settings):
 _solve = jax.jit(Newton.solve)
 
 
+@jax.jit
 def speeds_of(problem, solution):
     """Speeds of the coordinate rows after the impulses, shape (coordinate rows, environments)."""
     structure = problem.structure

@@ -4,6 +4,9 @@ A contact is a node of three coordinate rows: the normal, pushed off by a one-si
 tangents with friction μ |Λₙ|.
 """
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -78,11 +81,11 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
         jnp.asarray(μ),
         normal=tuple(range(len(places))) * 3,
     )
-    bodies = bodies_of_rows(
+    # In one program: dispatched one by one, its operations would take a second to compile.
+    bodies = jax.jit(partial(bodies_of_rows, way=way))(
         H=tuple(map(jnp.asarray, H)),
         inverse_mass=jnp.asarray(inverse[0]),
         inverse_inertia=jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
-        way=way,
     )
     return RowProblem(
         bodies,

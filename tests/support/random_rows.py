@@ -5,7 +5,9 @@ of a loop is hinged to the ground too. Each hinge has five hard rows and one coo
 """
 
 from dataclasses import dataclass
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -79,11 +81,11 @@ class Hinges:
         )
         none = jnp.zeros((count, batch))
         bounds = (self._stops(rng, diagonal), *self._friction(rng, diagonal))
-        bodies = bodies_of_rows(
+        # In one program: dispatched one by one, its operations would take a second to compile.
+        bodies = jax.jit(partial(bodies_of_rows, way=way))(
             H=tuple(map(jnp.asarray, H)),
             inverse_mass=jnp.asarray(inverse[0]),
             inverse_inertia=jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
-            way=way,
         )
         return RowProblem(
             bodies,
