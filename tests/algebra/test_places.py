@@ -26,7 +26,7 @@ def test_values_are_added_where_places_repeat_too(index, shared, platform):
     expected = np.array(np.broadcast_to(x, (2, 5, 4)))
     for place, value in zip(index, np.moveaxis(values, 1, 0), strict=True):
         expected[:, place] += value
-    add = lambda x, values: add_at(x, np.array(index), values, 1)  # noqa: E731
+    add = jax.jit(lambda x, values: add_at(x, np.array(index), values, 1))
     with traced_for(platform):
         np.testing.assert_allclose(add(jnp.asarray(x), jnp.asarray(values)), expected, rtol=1e-15)
         _, moved = jax.jvp(add, (x, values), (np.ones_like(x), np.zeros_like(values)))

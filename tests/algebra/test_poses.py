@@ -133,7 +133,7 @@ def test_traced_numbers_pass():
 def test_poses_of_a_batch_are_taken_as_items_of_an_array():
     angles = jnp.arange(20.0).reshape(5, 4) / 20
     poses = Pose.about_z(angles) @ Pose.along_x(1 + angles)
-    T = lambda angle: Pose.about_z(angle) @ Pose.along_x(1 + angle)  # noqa: E731
+    T = jax.jit(lambda angle: Pose.about_z(angle) @ Pose.along_x(1 + angle))
     for index in (3, -1, (..., 0), (2, 3), slice(1, 4), (slice(None), 1), [0, 2], (None, 1)):
         place = np.array(index) if isinstance(index, list) else index
         assert_same(poses[index], T(angles[place]))

@@ -51,6 +51,7 @@ def test_records_of_different_classes_have_different_trees():
     assert jax.tree.structure(Spring(1.0, name="a")) != jax.tree.structure(Spring(1.0, name="b"))
 
 
+@pytest.mark.slow
 def test_a_compiled_function_tells_classes_apart():
     for _ in range(100):
         run = jax.jit(lambda law: law.force(1.0))

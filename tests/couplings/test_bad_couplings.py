@@ -404,8 +404,8 @@ def test_functions_are_checked(function, words):
 
 def test_beyond_its_knots_a_spline_goes_on_straight():
     spline = Spline(jnp.array([0.0, 1.0, 2.0]), jnp.array([0.0, 1.0, 0.0]))
-    value = jax.vmap(spline.value)
-    slope = jax.vmap(jax.grad(lambda q: spline.value(q)))
+    value = jax.jit(jax.vmap(spline.value))
+    slope = jax.jit(jax.vmap(jax.grad(lambda q: spline.value(q))))
     # Natural: f'' = 0, -3, 0 at the knots, so f' = 3/2 and -3/2 at the ends.
     np.testing.assert_allclose(value(jnp.array([[-2.0], [0.0], [1.0], [2.0], [4.0]])),
                                [-3.0, 0.0, 1.0, 0.0, -3.0], atol=1e-14)  # fmt: skip

@@ -38,10 +38,10 @@ def shares(unknown, batch, seed=0):
 @pytest.mark.parametrize("kind", UNKNOWNS)
 def test_a_batch_of_shares_is_each_share_alone(kind):
     unknown = UNKNOWNS[kind]
-    z = shares(unknown, (4,))
-    together = unknown.value(z)
+    z, value = shares(unknown, (4,)), jax.jit(unknown.value)
+    together = value(z)
     for i in range(4):
-        alone = unknown.value(z[..., i])
+        alone = value(z[..., i])
         jax.tree.map(
             lambda x, y, i=i: np.testing.assert_allclose(x[..., i], y, atol=ROUNDING),
             together,
@@ -84,9 +84,10 @@ def test_deviations_are_those_of_many_draws(kind):
     root = 1e-4 * rng.normal(size=(size, size))
     middle = shares(unknown, ())
     draws = np.asarray(middle).reshape(-1, 1) + root @ rng.normal(size=(size, 20_000))
-    values = unknown.value(jnp.asarray(draws.reshape(*unknown.shape, -1)))
+    value = jax.jit(unknown.value)
+    values = value(jnp.asarray(draws.reshape(*unknown.shape, -1)))
     expected = jax.tree.map(lambda x: np.std(x, axis=-1), values)
-    found = deviations(unknown.value, middle, root @ root.T)
+    found = deviations(value, middle, root @ root.T)
     # The standard deviation of 20 000 draws has an error of half a per cent.
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, rtol=0.02, atol=1e-9), found, expected
@@ -98,10 +99,11 @@ def test_a_body_moves_along_a_straight_line_of_its_pseudo_inertia():
     unknown = UNKNOWNS["inertial"]
     z = shares(unknown, (50,))
     step = jnp.asarray(np.random.default_rng(1).normal(size=z.shape))
-    at = jax.vmap(lambda z: _pseudo_inertia(unknown.value(z)), in_axes=-1)
+    at = jax.jit(jax.vmap(lambda z: _pseudo_inertia(unknown.value(z)), in_axes=-1))
+    moved = jax.jit(unknown.moved)
     for size in (0.02, 1.0):
         start, rate = jax.jvp(at, (z,), (size * step,))
-        reached = at(unknown.moved(z, size * step))
+        reached = at(moved(z, size * step))
         # How far along the rate: the whole way, unless a direction would lose more than 0.8.
         worst = [
             np.linalg.eigvals(np.linalg.solve(*pair)).real.min()
