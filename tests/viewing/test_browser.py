@@ -73,6 +73,7 @@ def test_a_browser_draws_every_shape(browser, tmp_path):
         assert visit.problems == [] and visit.requests == []
 
 
+@pytest.mark.slow
 def test_forces_of_contacts_stand_below_bodies_that_stand_side_by_side(browser, tmp_path):
     world = jj.SystemBuilder(gravity=(0.0, 0.0, -9.81))
     world.body("ball", mass=1.0, inertia=(0.004, 0.004, 0.004), pose=(0.0, 0.0, 0.1))
@@ -88,6 +89,7 @@ def test_forces_of_contacts_stand_below_bodies_that_stand_side_by_side(browser, 
         assert len(balls) == 4 and arrows == balls
 
 
+@pytest.mark.slow
 def test_hostile_names_do_not_run(browser, tmp_path):
     world = jj.SystemBuilder()
     for i, name in enumerate(HOSTILE):
