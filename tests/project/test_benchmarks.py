@@ -76,6 +76,7 @@ def test_loops_are_closed_where_a_batch_starts(name):
         np.testing.assert_allclose(*ends, atol=ROUNDING)
 
 
+@pytest.mark.slow
 def test_jaxjoints_starts_where_a_mechanism_is_described():
     from cases import CASES
     from description import rotated, state, system

@@ -69,6 +69,16 @@ SLOW = (
     "jaxjoints.learning.policy_gradient.Learned",
     "jaxjoints.optimization.plan.Plan",
     "jaxjoints.optimization.receding.Drive",
+    "jaxjoints.simulate.controller.Controller",
+    "jaxjoints.simulate.readout.readout",
+    "jaxjoints.tools.joint_space.configurations.SineCosine",
+    "jaxjoints.tools.joint_space.configurations.UnitQuaternion",
+    "jaxjoints.dynamics.acceleration.impact",
+    "jaxjoints.dynamics.joint_coordinates.tree_forces",
+    "jaxjoints.environments.stewart.StewartPlatform",
+    "jaxjoints.environments.half_cheetah.HalfCheetah",
+    "jaxjoints.environments.ant.Ant",
+    "jaxjoints.environments.hopper.Hopper",
 )
 CASES = [
     pytest.param(case, id=case.name, marks=pytest.mark.slow if case.name in SLOW else ())
