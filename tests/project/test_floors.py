@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -88,7 +89,10 @@ def imports(name, path):
     return found
 
 
-IMPORTS = {name: imports(name, path) for name, path in FILES.items()}
+@cache
+def all_imports():
+    """What each file imports; to parse them all takes a second."""
+    return {name: imports(name, path) for name, path in FILES.items()}
 
 
 def folder(name):
@@ -98,7 +102,7 @@ def folder(name):
 
 @pytest.mark.parametrize("room", IMPORTS_OF_FOLDERS)
 def test_a_folder_imports_exactly_the_folders_of_the_table(room):
-    inside = [other for name in FILES if folder(name) == room for other in IMPORTS[name]]
+    inside = [other for name in FILES if folder(name) == room for other in all_imports()[name]]
     assert "" not in inside, f"a file of {room} imports jaxjoints itself, not the file it needs"
     assert {folder(other) for other in inside} - {room} == IMPORTS_OF_FOLDERS[room]
 
@@ -122,7 +126,7 @@ def test_folders_form_no_circle():
 
 def test_no_file_imports_itself_through_others():
     try:
-        TopologicalSorter(IMPORTS).prepare()
+        TopologicalSorter(all_imports()).prepare()
     except CycleError as error:
         pytest.fail(f"imports go in a circle: {' <- '.join(error.args[1])}")
 
