@@ -273,7 +273,6 @@ def test_checkpoints_bound_the_memory_however_records_divide_the_steps(steps, re
     assert 25 <= longest <= 66, longest
 
 
-@pytest.mark.slow
 def test_a_gradient_keeps_states_and_not_what_is_recorded_of_them():
     system, state = damped()
 
