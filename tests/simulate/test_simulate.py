@@ -170,7 +170,6 @@ def test_controller_and_record_see_one_environment():
             )
 
 
-@pytest.mark.slow
 def test_controller_parameters_have_gradients():
     system, state = damped()
 
