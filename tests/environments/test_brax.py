@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused(arm):
     many = randomized(arm.environment, keys, {"body.arm.mass": scaled(0.9, 1.1)})
     with pytest.raises(ValueError, match="randomization_fn=task.randomization"):
         BraxEnvironment(many)
-    with pytest.raises(ValueError, match="must be a Environment"):
+    with pytest.raises(ValueError, match="must be an Environment"):
         BraxEnvironment("swing_up")
     with pytest.raises(ValueError, match=r"jax.vmap\(task.reset\)"):
         arm.reset(KEYS)
