@@ -119,9 +119,10 @@ def rollout(
         step again. An integer n keeps one state for every n steps, or for fewer where n is no
         multiple of `record_every`, and computes the steps in between once more: bounded memory
     tile: number of environments that run through all steps together. The default on a CPU is as
-        many as stay in a core's cache, elsewhere all of them. Results do not depend on it. After
-        `use_all_cores` all cores share the tiles, if the number of cores divides the batch. A
-        state that is spread over devices stays there: each device computes its environments
+        many as stay in a core's cache, elsewhere all of them. Results of other tiles agree to
+        rounding. After `use_all_cores` all cores share the tiles, if the number of cores divides
+        the batch. A state that is spread over devices stays there: each device computes its
+        environments
     scheme: integrator
     control_policy: as for `step`
 
