@@ -83,9 +83,10 @@ SMALLEST = {
     "tests/benchmarks/iterations.py": [Run("--tasks hopper --envs 2 --steps 3", sweep=True)],
     "tests/benchmarks/learning_curves.py": [
         Run(
-            "--tasks cart_pole --seeds 1 --minutes 0 --steps 80 --envs 2 --evals 2 --eval-envs 2"
-            ' --length 4 --backends ""',
-            ("brax",),
+            "--tasks cart_pole --seeds 1 --transfer --out OUT.json --picture OUT.png --settings"
+            " num_timesteps=80,num_evals=3,num_envs=2,num_eval_envs=2,episode_length=4,"
+            "batch_size=2,num_minibatches=4",
+            ("brax", "mujoco", "defusedxml", "matplotlib"),
             True,
         ),
     ],

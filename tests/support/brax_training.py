@@ -11,9 +11,10 @@ with warnings.catch_warnings():
     # Brax imports JAXopt, which is no longer maintained and says so.
     warnings.simplefilter("ignore")
     from brax.training.agents.apg import train as apg
+    from brax.training.agents.ppo import networks
     from brax.training.agents.ppo import train as ppo
 
-__all__ = ["apg", "ppo"]
+__all__ = ["apg", "networks", "ppo"]
 
 
 def replicated(tree, devices):
