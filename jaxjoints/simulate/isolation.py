@@ -267,7 +267,12 @@ def _in_order(system: System) -> list[Array]:
             for law in group.laws:
                 bounds = [getattr(law, side, None) for side in ("lower", "upper")]
                 if all(isinstance(bound, jax.Array) for bound in bounds):
-                    sound.append(bounds[0] <= bounds[1])
+                    # One of them alone may have batch axes.
+                    axes = max(bound.ndim for bound in bounds)
+                    below, above = (
+                        bound.reshape(bound.shape + (1,) * (axes - bound.ndim)) for bound in bounds
+                    )
+                    sound.append(below <= above)
                 values = (vars(law).get(field) for field in PASSIVE)
                 for value in (value for value in values if isinstance(value, jax.Array)):
                     sound.append((value >= 0) | lenient.reshape(-1, *(1,) * (value.ndim - 1)))

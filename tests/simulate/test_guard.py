@@ -7,7 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxjoints import Cause, Control, SystemBuilder, replace, replicate, rollout, step, struct
+from jaxjoints import (
+    Cause,
+    Control,
+    Hinge,
+    Limits,
+    SystemBuilder,
+    replace,
+    replicate,
+    rollout,
+    step,
+    struct,
+)
 from jaxjoints.laws.fields import Field
 from support import mechanisms
 
@@ -252,3 +263,15 @@ class TestShapes:
     def test_policies(self):
         with pytest.raises(ValueError, match="control_policy 'clip' must be 'stop' or 'zero'"):
             step(*swinging(), dt=DT, control_policy="clip")
+
+
+def test_a_bound_of_each_environment_may_stand_beside_one_that_all_share():
+    world = SystemBuilder()
+    for name in ("first", "second"):
+        body = world.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1), com=(0.1, 0.0, 0.0))
+        world.joint(name, Hinge((0.0, 1.0, 0.0)), child=body, laws=Limits(-1.0, 1.0))
+    system, state = world.build()
+    many = system.with_numbers({"joint.second.limits.lower": jnp.array([-1.0, -0.5, 2.0])})
+    _, info = step(many, replicate(state, 3), dt=1e-3)
+    expected = [Cause.NONE, Cause.NONE, Cause.PARAMETERS]
+    np.testing.assert_array_equal(info.cause, expected)
