@@ -1,20 +1,22 @@
 """Model files of packages: which load, what they have, what is left out, and how they move.
 
     python tests/benchmarks/files.py FOLDER… [--only PART,PART] [--without PART,PART]
-        [--build PART,PART] [--simulate PART,PART] [--floating PART,PART] [--seconds 0.5]
-        [--batch 1] [--out files.json] [--table files.md]
+        [--simulate PART,PART] [--floating PART,PART] [--seconds 0.5]
+        [--speed PART,PART] [--batch 16] [--out files.json] [--table files.md]
 
 FOLDER: where a package is unpacked; its *.urdf, and its *.xml that MuJoCo's models begin in. Each
-is loaded with the whole package as roots; those of --build are built too. PART: of the path of a
-file in its package.
+is loaded with the whole package as roots. PART: of the path of a file in its package; "" is part
+of all.
 
-Files with a part of --simulate also move for some time, in float64, from where they start, with all
-controls at 0 and the contacts of the file, in its time step or in 2 ms; beside MuJoCo's, if it
-loads the file. A URDF that is named in --floating starts with its lowest point on a ground; others
-stand in the world. A --batch of more than one is compiled fully, and its environment-steps per
-second are shown beside MuJoCo's on one core.
+Files with a part of --simulate move for some time, in float64, from where they start, with all
+controls at 0 and the contacts of the file, in its time step or in 2 ms. A URDF that is named in
+--floating starts with its lowest point on a ground; others stand in the world, without contacts.
+All but those on a ground move beside MuJoCo's, if it loads the file with the same freedoms.
 
---out keeps what was found, and files that are in it are not loaded again. Prints the number of
+Files with a part of --speed move likewise in float32, as a --batch that is compiled fully. Steps of
+all environments are counted per second of processor time, beside MuJoCo's.
+
+--out keeps what was found: files that are in it are not loaded or moved again. Prints the number of
 files of each package, and --table writes a line for each file.
 """
 
@@ -29,7 +31,6 @@ from functools import partial
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import mujoco
 import numpy as np
 
@@ -42,24 +43,41 @@ from support.mujoco_states import name_of  # noqa: E402
 from support.urdf import plain  # noqa: E402
 
 DT, FREE = 2e-3, 6
+GROUNDS, EVERY = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD), 2**31 - 1
 # Speeds below this count as rest [m/s]; a start this far above the ground [m].
 AT_REST, ABOVE = 0.05, 1e-3
+# Bodies and contacts of a file that is still simulated; least time to measure a speed [s].
+MOST_BODIES, MOST_CONTACTS, LEAST_TIME = 60, 250, 0.2
+# Contacts deeper than this are told [m].
+DEEP = 1e-3
 # Of a sentence in a table, and kinds of what is skipped in a cell.
 MOST_OF_AN_ERROR, MOST_KINDS = 130, 6
+NOT_MOVED = "not moved: "
 HEADER = (
     *("file", "loads", "MuJoCo", "bodies", "joints", "dof", "loops", "equalities", "actuators"),
-    *("contacts", "skipped", "builds", "moves"),
+    *("contacts", "skipped", "moves", "steps/s"),
 )
 TITLE = """# Model files, one by one
 
 Written by `files.py`, whose [page](README.md#what-files-have-and-what-of-it-is-read) says what was
-found. "MuJoCo": whether it loads the file. "builds", "moves": of files that were asked to.
-"pair of geoms": contacts between bodies, which `contacts="all"` adds.
+found. "MuJoCo": whether it loads the file. "pair of geoms": contacts between bodies, which
+`contacts="all"` adds.
+
+"moves": whether all steps of 0.5 s are solved, in float64, without controls; the largest speed of a
+body at the end, "rests" below 5 cm/s; how deep contacts are, where more than 1 mm; how far the
+centres of mass are from MuJoCo's, and how far they went. "on a ground": with its lowest point on it
+at first.
+
+"steps/s": of 16 environments in float32, per second of processor time, then MuJoCo's.
 """
 SUMMARY = (
     *("package", "files", "load", "refused, MuJoCo too", "refused, MuJoCo loads"),
-    *("asked to build", "build", "simulated", "ok", "at rest"),
+    *("simulated", "all steps solved", "at rest", "too large"),
 )
+
+
+class Large(ValueError):
+    """A file with too many bodies or contacts to be simulated here."""
 
 
 def version(folder):
@@ -142,7 +160,7 @@ def kinds(sentences):
 def sentence(error):
     """An error on one line; of what is no LoadError its type too."""
     text = " ".join(str(error).split())
-    return text if isinstance(error, LoadError) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, LoadError | Large) else f"{type(error).__name__}: {text}"
 
 
 def examine(path, folder):
@@ -196,102 +214,143 @@ def counts(builder):
     }
 
 
-def build(model):
-    """A system and its state; the sentence of an error instead."""
-    try:
-        return quietly(model.build)
-    except Exception as error:  # noqa: BLE001 - the next file is built all the same
-        return sentence(error)
-
-
-def lowered(system, state):
-    """A state just above what its contacts are with."""
-    gap = float(jj.gaps(system, state).min())
-    return jj.replace(state, position=state.position.at[2].add(ABOVE - gap))
-
-
-def move(path, folder, seconds, batch, floating):
-    """How a file moves, beside MuJoCo if that loads it."""
+def ready(path, folder, floating, seconds):
+    """A model, its system and state, its rollout, and MuJoCo's model if that has the freedoms."""
     model = load(path, folder, floating)
     if floating:
         quietly(model.add_ground, friction=0.8)
+    have = counts(model.builder)
+    if have["bodies"] > MOST_BODIES or have["contacts"] > MOST_CONTACTS:
+        raise Large(f"{NOT_MOVED}{have['bodies']} bodies and {have['contacts']} contacts")
     system, state = quietly(model.build)
-    state = lowered(system, state) if floating else state
+    if floating:
+        gap = float(jj.gaps(system, state).min(initial=ABOVE))
+        state = jj.replace(state, position=state.position.at[2].add(ABOVE - gap))
     dt = model.timestep or DT
-    steps = max(round(seconds / dt), 1)
     zeros = np.zeros(max((actuator.index + 1 for actuator in model.actuators), default=0))
 
-    def at_rest(state):
+    def passive(state):
         return model.control(system, zeros, state=state, activation=model.activation())
 
     def keep(_, info):
         return info.ok, info.residual, info.error
 
-    controls = at_rest if model.actuators else None
-    run = partial(jj.rollout, controls=controls, dt=dt, steps=steps, record=keep)
-    state, speed = jj.replicate(state, batch), {}
-    if batch > 1:
-        run = jax.jit(run)
-    end, (ok, residual, error) = quietly(run, system, state)
-    if batch > 1:
-        start = time.perf_counter()
-        jax.block_until_ready(run(system, state))
-        speed["steps per second"] = batch * steps / (time.perf_counter() - start)
-    finite = all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(end))
-    first = np.asarray(state.position[..., 0]), np.asarray(end.position[..., 0])
+    course = {"dt": dt, "steps": max(round(seconds / dt), 1), "record": keep}
+    run = partial(jj.rollout, controls=passive if model.actuators else None, **course)
+    return model, system, state, run, None if floating else theirs(path, have, dt)
+
+
+def theirs(path, have, dt):
+    """MuJoCo's model of a file, whose bodies touch grounds and pairs of the file alone, as here.
+
+    None if it refuses the file, or moves it otherwise.
+    """
+    try:
+        m = of_mujoco(path)
+    except (ValueError, mujoco.FatalError):
+        return None
+    # It keeps a single object of URDF in the world, and has no mimic joints.
+    if path.suffix == ".urdf" and (m.nv != have["dof"] or have["transmissions"]):
+        return None
+    m.opt.timestep = dt
+    # Geoms touch grounds alone, a bit for each.
+    grounds = np.isin(m.geom_type, GROUNDS)
+    bits = 1 << np.arange(grounds.sum())
+    meets = m.geom_contype[:, None] & m.geom_conaffinity[grounds]
+    meets |= m.geom_conaffinity[:, None] & m.geom_contype[grounds]
+    m.geom_conaffinity[:], m.geom_contype[:] = (meets != 0) @ bits, 0
+    m.geom_conaffinity[grounds], m.geom_contype[grounds] = 0, bits
+    m.body_conaffinity[:] = m.body_contype[:] = EVERY
+    return m
+
+
+def move(path, folder, floating, seconds):
+    """How a file moves, beside MuJoCo."""
+    model, system, state, run, m = ready(path, folder, floating, seconds)
+    end, (ok, residual, error) = jax.tree.map(np.asarray, quietly(run, system, state))
+    finite = all(np.isfinite(x).all() for x in jax.tree.leaves(end))
     row = {
         "ok": float(ok.mean()) if finite else 0.0,
         "residual": float(residual.max()),
         "error": float(error.max()),
-        "heights": [float(p[2, 0]) for p in first],
-        "speed": float(jnp.abs(end.velocity).max()),
-        "moved": float(np.abs(first[1] - first[0]).max()),
-        **{"dt": dt, "batch": batch, **speed},
+        "speed": float(np.abs(end.velocity).max()),
+        "moved": float(np.abs(end.position - np.asarray(state.position)).max()),
+        "ground": floating,
     }
     if system.topology.contacts:
         row["gap"] = float(jj.gaps(system, end).min())
-    if path.suffix == ".xml":
-        row |= beside_mujoco(path, model, system, end, steps)
+    if m is not None:
+        row["apart"] = apart(m, model, system, end, run.keywords["steps"])
     return row
 
 
-def beside_mujoco(path, model, system, end, steps):
-    """Where MuJoCo moves a file, and how far links are apart [m]."""
-    m = of_mujoco(path)
-    d = mujoco.MjData(m)
-    start = time.perf_counter()
+def apart(m, model, system, end, steps):
+    """How far centres of mass are from MuJoCo's [m]; infinite if MuJoCo warns of its motion."""
+    d, most = mujoco.MjData(m), 0.0
     mujoco.mj_step(m, d, steps)
-    taken = time.perf_counter() - start
     mujoco.mj_forward(m, d)
-    poses, apart = jj.body_poses(system, end), 0.0
-    p, R = np.asarray(poses.p[..., 0]), np.asarray(poses.R[..., 0])
+    if d.warning.number.any():
+        return np.inf
+    poses = jax.tree.map(np.asarray, jj.body_poses(system, end))
     for k in range(1, m.nbody):
-        body, (position, _) = model.frames[name_of(m, "BODY", k)]
+        body, (position, rotation) = model.frames[name_of(m, "BODY", k)]
         if body != jj.WORLD:
-            i = system.body(body)
-            apart = max(apart, np.abs(p[:, i] + R[:, :, i] @ position - d.xpos[k]).max())
-    return {
-        "apart": float(apart),
-        "speed of MuJoCo's": float(np.abs(d.cvel[1:, 3:]).max(initial=0.0)),
-        "MuJoCo steps per second": steps / taken,
-    }
+            i, place = system.body(body), position + rotation @ m.body_ipos[k]
+            most = max(most, np.abs(poses.p[:, i] + poses.R[:, :, i] @ place - d.xipos[k]).max())
+    return float(most)
 
 
-def motion(row):
+def race(path, folder, floating, seconds, batch):
+    """Steps per second of processor time: of a batch in float32, and of MuJoCo."""
+    with jax.enable_x64(False):
+        _, system, state, run, m = ready(path, folder, floating, seconds)
+        steps, run, state = run.keywords["steps"], jax.jit(run), jj.replicate(state, batch)
+        _, (ok, *_) = jax.block_until_ready(quietly(run, system, state))
+        row = {
+            "ok": float(ok.mean()),
+            "steps/s": batch * steps / taken(lambda: jax.block_until_ready(run(system, state))),
+        }
+    if m is not None:
+        d = mujoco.MjData(m)
+        row["MuJoCo"] = steps / taken(
+            lambda: (mujoco.mj_resetData(m, d), mujoco.mj_step(m, d, steps))
+        )
+    return row
+
+
+def taken(function):
+    """Processor time of a call [s]."""
+    start, calls = time.process_time(), 0
+    while (spent := time.process_time() - start) < LEAST_TIME:
+        function()
+        calls += 1
+    return spent / calls
+
+
+def motion(moved):
     """How a file moved, as a cell."""
-    moved = row.get("motion")
-    if moved is None:
-        return ""
     if "failed" in moved:
         return moved["failed"][:MOST_OF_AN_ERROR]
     words = ["ok" if moved["ok"] == 1 else f"**ok in {moved['ok']:.1%}**"]
     words.append("rests" if moved["speed"] < AT_REST else f"{moved['speed']:.2g} m/s")
-    if "apart" in moved:
+    if moved["ground"]:
+        words.append("on a ground")
+    if moved.get("gap", 0) < -DEEP:
+        words.append(f"{-1e3 * moved['gap']:.2g} mm deep")
+    if moved.get("apart") == np.inf:
+        words.append("unstable in MuJoCo")
+    elif "apart" in moved:
         words.append(f"{moved['apart']:.1g} m of {moved['moved']:.1g} m from MuJoCo")
-    if moved["batch"] > 1:
-        speeds = (moved.get(f"{of}steps per second") for of in ("", "MuJoCo "))
-        words.append(f"{', '.join(f'{x:.2g}' for x in speeds if x)} steps/s")
     return "; ".join(words)
+
+
+def speed(raced):
+    """How fast a file moved, as a cell."""
+    if "failed" in raced:
+        return raced["failed"][:MOST_OF_AN_ERROR]
+    speeds = (float(f"{raced[name]:.2g}") for name in ("steps/s", "MuJoCo") if name in raced)
+    words = [f"{x:,.0f}" for x in speeds]
+    return "; ".join([*words, *([f"**ok in {raced['ok']:.1%}**"] if raced["ok"] < 1 else [])])
 
 
 def line(name, row):
@@ -308,7 +367,8 @@ def line(name, row):
     drives = f"{row['actuators']} ({row['servos']} servos)" if row["actuators"] else "0"
     numbers = [row["bodies"], row["joints"], dof, row["loops"], row["transmissions"], drives]
     cells = [name, "yes", loads, *numbers, row["contacts"], kinds(row["skipped"])]
-    cells += [row.get("builds", "")[:MOST_OF_AN_ERROR], motion(row)]
+    cells += [motion(row["motion"]) if "motion" in row else ""]
+    cells += [speed(row["race"]) if "race" in row else ""]
     return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
 
 
@@ -325,23 +385,22 @@ def summary(package, rows):
         sum("error" not in row for row in rows),
         sum("error" in row and "error" in row["mujoco"] for row in rows),
         sum("error" in row and "error" not in row["mujoco"] for row in rows),
-        sum("builds" in row for row in rows),
-        sum(row.get("builds") == "yes" for row in rows),
-        len(motions),
+        sum("ok" in moved for moved in motions),
         sum(moved.get("ok") == 1 for moved in motions),
         sum(moved.get("speed", AT_REST) < AT_REST for moved in motions),
+        sum(moved.get("failed", "").startswith(NOT_MOVED) for moved in motions),
     ]
     return f"| {' | '.join(map(str, [package, *numbers]))} |"
 
 
 def main():
-    """Load, build, simulate, write."""
+    """Load, simulate, write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folders", type=Path, nargs="*")
-    for name in ("only", "without", "build", "simulate", "floating"):
+    for name in ("only", "without", "simulate", "floating", "speed"):
         parser.add_argument(f"--{name}", type=lambda parts: parts.split(","), default=[])
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()
@@ -359,24 +418,23 @@ def main():
                 rows[name] = examine(path, folder.resolve())
                 keep()
             row = rows[name]
-            asked, moves, floating = (
-                "error" not in row and any(part in name for part in parts)
-                for parts in (options.build, options.simulate, options.floating)
+            simulated, floating, raced = (
+                bool(row.get("bodies")) and any(part in name for part in parts)
+                for parts in (options.simulate, options.floating, options.speed)
             )
-            if asked and "builds" not in row:
-                built = build(load(path, folder.resolve(), floating))
-                row["builds"] = built if isinstance(built, str) else "yes"
-                keep()
-            if moves:
-                start = folder.resolve(), options.seconds, options.batch, floating
-                try:
-                    row["motion"] = move(path, *start)
-                    row["builds"] = "yes"
-                except Exception as error:  # noqa: BLE001 - the next file moves all the same
-                    row["motion"] = {"failed": sentence(error)}
-                print(f"{name}: {motion(row)}", flush=True)
-                keep()
-                jax.clear_caches()
+            start = path, folder.resolve(), floating, options.seconds
+            for kind, wanted, function, cell in (
+                ("motion", simulated, partial(move, *start), motion),
+                ("race", raced, partial(race, *start, options.batch), speed),
+            ):
+                if wanted and kind not in row:
+                    try:
+                        row[kind] = function()
+                    except Exception as error:  # noqa: BLE001 - the next file moves all the same
+                        row[kind] = {"failed": sentence(error)}
+                    print(f"{name}: {cell(row[kind])}", flush=True)
+                    keep()
+                    jax.clear_caches()
     print(table(SUMMARY, [summary(name, list(rows.values())) for name, rows in packages.items()]))
     if options.table is not None:
         parts = [

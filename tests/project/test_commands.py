@@ -58,7 +58,7 @@ SMALLEST = {
     "tests/benchmarks/files.py": [
         Run(
             "ASSETS DATA --only inverted_pendulum,panda_arm --without double"
-            " --build panda --simulate pendulum --floating panda --seconds 0.01 --batch 2"
+            " --simulate pendulum,panda --floating none --speed pendulum --seconds 0.01 --batch 2"
             " --out OUT.json --table OUT.md",
             ("gymnasium", "mujoco", "defusedxml"),
         )

@@ -271,7 +271,8 @@ def test_a_bound_of_each_environment_may_stand_beside_one_that_all_share():
         body = world.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1), com=(0.1, 0.0, 0.0))
         world.joint(name, Hinge((0.0, 1.0, 0.0)), child=body, laws=Limits(-1.0, 1.0))
     system, state = world.build()
-    many = system.with_numbers({"joint.second.limits.lower": jnp.array([-1.0, -0.5, 2.0])})
-    _, info = step(many, replicate(state, 3), dt=1e-3)
-    expected = [Cause.NONE, Cause.NONE, Cause.PARAMETERS]
-    np.testing.assert_array_equal(info.cause, expected)
+    many = system.with_numbers({"joint.second.limits.lower": jnp.array([-1.0, -0.5, 0.5])})
+    after, info = step(many, replicate(state, 3), dt=1e-3)
+    assert (info.cause == Cause.NONE).all()
+    # The third starts beyond its stop, which pulls it back.
+    assert abs(after.q[1, 0] - after.q[1, 1]) < 1e-12 and after.q[1, 2] > 0.005
