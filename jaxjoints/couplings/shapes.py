@@ -438,10 +438,9 @@ def _lowest(vertices: Array, up: Array) -> Array:
     # A loop, because XLA on CPUs takes twenty times as long for a reduction of all heights.
     def visit(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
         height, place = found
-        own = dot(vertices[i], up)
-        return jnp.where(own < height, own, height), jnp.where(
-            own < height, i.astype(place.dtype), place
-        )
+        own, here = dot(vertices[i], up), i.astype(place.dtype)
+        lower = own < height
+        return jnp.where(lower, own, height), jnp.where(lower, here, place)
 
     batch = jnp.broadcast_shapes(vertices.shape[2:], up.shape[1:])
     first = jnp.full(batch, jnp.inf, up.dtype), jnp.zeros(batch, jnp.int32)

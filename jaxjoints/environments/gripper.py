@@ -112,10 +112,11 @@ def gripper(*, friction: float = 0.8) -> Gripper:
             at = {"child": f"finger {side}", "frame_C": (sign * x, 0.0, z), "parent": "cube"}
             world.contact(f"pad {side}/{i}", *shapes, **at, **surface)
     system, start = world.build()
-    actuated = "outer left", "lift"
+    cube, actuated = system.topology.bodies.index("cube"), ("outer left", "lift")
     options = {"actuated": actuated, "substeps": 5, "limit": 100}
-    options["cube"] = system.topology.bodies.index("cube")
-    return Gripper(system, start, jnp.array([-0.5, 12.0]), 0.004, **options)
+    # Turning the bar backwards closes.
+    effort = jnp.array([-0.5, 12.0])
+    return Gripper(system, start, effort, 0.004, cube=cube, **options)
 
 
 def _add_finger(world: SystemBuilder, side: str, sign: float) -> None:
