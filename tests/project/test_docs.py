@@ -52,7 +52,7 @@ def one_body(coupling=None, *, gravity=G, mass=2.0, **joint):
 
 
 def test_each_example_has_at_most_fifteen_lines():
-    assert len(BLOCKS) == 8  # the imports, three couplings, law, field, scheme, solver
+    assert len(BLOCKS) == 9  # imports, three couplings, law, field, constraint, scheme, solver
     for code in BLOCKS[1:]:
         assert len([line for line in code.splitlines() if line.strip()]) <= MOST_LINES
 
@@ -121,6 +121,20 @@ def test_the_wind_takes_a_body_along(names):
     expected = air * (1 - (1 - dt * drag / mass) ** steps)  # explicit Euler steps of the field
     np.testing.assert_allclose(end.velocity[:, 0], expected, atol=EXACT)
     np.testing.assert_allclose(end.velocity[:, 0], air * -np.expm1(-0.1), rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_the_third_body_stays_midway_between_two(names):
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    bodies = {"left": 0.0, "right": 1.0, "middle": 0.5}
+    for name, x in bodies.items():
+        world.body(name, mass=1.0, inertia=(0.1, 0.1, 0.1), pose=(x, 0.0, 0.0))
+    world.constraint("mid", names["Midpoint"](), bodies=list(bodies))
+    system, state = world.build()
+    push = system.control(wrench={"left": (0.0, 0.0, 6.0, 0.0, 0.0, 0.0)})
+    end, _ = jax.jit(lambda: jj.step(system, state, push, dt=0.1))()
+    # The push less λ/2 moves the left, -λ/2 the right, λ the middle: λ = 6/3 N.
+    np.testing.assert_allclose(end.velocity[2], [0.5, -0.1, 0.2], atol=EXACT)
 
 
 def test_steps_of_two_halves_have_half_the_error(names):
