@@ -109,6 +109,9 @@ def load_mjcf(
     MuJoCo they creep. Contacts have a round cone for "elliptic", and for "pyramidal" the same μ
     along each tangent. Equality constraints are rigid, as joints of the builder are.
 
+    Several servos on one coordinate become one `Servo`; beside another servo, a servo with a limit
+    of force becomes an effort.
+
     A tendon with forces along it is a transmission of its name, or "tendon NAME" where a joint or
     equality has this name. Activations of first order are `Model.activation`.
 
@@ -124,9 +127,10 @@ def load_mjcf(
     contacts: let geoms touch the planes and height fields of the world where contype, conaffinity
         and exclude say so, and each other where a `<pair>` says so, with its numbers; "all": all
         geoms each other, which is slow where there are many. Kinds that have no gap function (see
-        `shapes.touches`) do not touch. A mesh touches with its convex hull of 64 vertices at most,
-        and below a height field there is no base. `gap` acts as in the installed MuJoCo: from 3.9
-        on it does not change the motion; before 3.9 geoms push within margin - gap
+        `shapes.touches`) do not touch. A mesh touches with its convex hull of 64 vertices at most;
+        `Model.notes` says how far the hull is off the mesh. Below a height field there is no base.
+        `gap` acts as in the installed MuJoCo: from 3.9 on it does not change the motion; before 3.9
+        geoms push within margin - gap
     merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
     laws: as in `load_urdf`; a ball joint has the coordinates 0 to 2. A `Servo` in `laws` acts
         beside a servo of the file for the same joint, and `Control.target` sets both

@@ -101,15 +101,15 @@ def load_urdf(
 
     A body has the frame of its link. Joint types become couplings: revolute and continuous `Hinge`,
     prismatic `Slider`, planar `Planar` in the plane normal to its axis, floating `Free`, spherical
-    `Ball`. Laws: `Limits` from lower and upper (hard stops; a side that is absent, or 1e30 and
-    more, is free), `Damping`, `DryFriction`; `max_effort` from effort, which bounds
-    `Control.effort` and each `Servo` that states no effort of its own. Equal limits lock the joint.
-    A mimic joint is a `Mimic` transmission, which holds the joint by a force. Joints start at 0 or
-    the nearest value within their limits, mimics at the value that they mimic. An effort or
-    velocity of 0 means that the file does not know it. Velocity limits are for controllers:
-    `Model.speed_limits` lists them, and no force keeps a joint below them. Damping and friction of
-    a planar or spherical joint act on each of its coordinates. Limits of both are skipped, and
-    limit and dynamics of a floating joint.
+    (an extension of PyBullet and MuJoCo) `Ball`. Laws: `Limits` from lower and upper (hard stops; a
+    side that is absent, or 1e30 and more, is free), `Damping`, `DryFriction`; `max_effort` from
+    effort, which bounds `Control.effort` and each `Servo` that states no effort of its own. Equal
+    limits lock the joint. A mimic joint is a `Mimic` transmission, which holds the joint by a
+    force. Joints start at 0 or the nearest value within their limits, mimics at the value that they
+    mimic. An effort or velocity of 0 means that the file does not know it. Velocity limits are for
+    controllers: `Model.speed_limits` lists them, and no force keeps a joint below them. Damping and
+    friction of a planar or spherical joint act on each of its coordinates. Limits of both are
+    skipped, and limit and dynamics of a floating joint.
 
     Links that fixed joints connect become one body, named after the first. A massless link on a
     fixed joint joins its parent's body. A massless link between two moving joints becomes no body:
