@@ -51,7 +51,7 @@ IMPORTS_OF_FOLDERS = {
 # What may stand in the package's root.
 PAGES = {
     *("README.md", "CHANGELOG.md", "EXTENDING.md", "FOOT.md", "GLOSSARY.md", "NAMES.md", "STEP.md"),
-    "TRANSFORMS.md",
+    *("NOTES.md", "TRANSFORMS.md"),
     "architecture.svg",
 }
 ROOT_FILES = {"__init__.py", "__main__.py", "py.typed"} | PAGES
