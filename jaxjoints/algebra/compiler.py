@@ -328,6 +328,30 @@ def scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any
     return carry, jax.tree.map(lambda x: x[None], y)
 
 
+def linear_loop(function: Callable, tangents: Any) -> Any:
+    """`function(tangents)` of a linear function that has a loop, for a rule of `custom_jvp`.
+
+    JAX 0.9 takes tangents that such a loop reads for constants and cannot transpose it. Of a loop
+    that JAX itself has differentiated, JAX knows the tangents.
+
+    Gains: without it reverse derivatives through friction raise "ValAccum … passed to scan"
+    (JAX 0.9.2). Later releases need nothing, and it has no switch.
+    """
+    if jax.__version_info__ >= (0, 10):
+        return function(tangents)
+    leaves, structure = jax.tree.flatten(tangents)
+    # Tangents of integers are no numbers.
+    moves = [x.dtype != jax.dtypes.float0 for x in leaves]
+
+    def of_numbers(*numbers: Array) -> Any:
+        each = iter(numbers)
+        filled = [next(each) if one else x for x, one in zip(leaves, moves, strict=True)]
+        return function(jax.tree.unflatten(structure, filled))
+
+    numbers = [x for x, one in zip(leaves, moves, strict=True) if one]
+    return jax.jvp(of_numbers, [jnp.zeros_like(x) for x in numbers], numbers)[1]
+
+
 def register(cls: type, data: tuple[str, ...], meta: tuple[str, ...]) -> None:
     """Let JAX see a dataclass as a tree: the fields `data` are its branches, `meta` its type.
 

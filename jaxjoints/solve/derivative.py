@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.compiler import linear_loop
 from ..algebra.pytree import struct
 from .bounds import value
 from .iteration import (
@@ -193,7 +194,7 @@ def _slopes(settings: Settings, ends: Ends, primals: tuple, tangents: tuple) -> 
     """
     problem, smoothing, first = primals
 
-    def one(carry, pass_):
+    def one(tangents, carry, pass_):
         (given, change), (point, number) = carry, pass_
         fixed = problem, laws_of(settings, problem, smoothing, given)
 
@@ -212,11 +213,16 @@ def _slopes(settings: Settings, ends: Ends, primals: tuple, tangents: tuple) -> 
         after = jax.jvp(following, (*at, point), (*towards, slope))
         return after, (slope, change)
 
-    carry, rest = (first, tangents[2]), jax.tree.map(jnp.zeros_like, (ends.number, ends.steps))
+    rest = jax.tree.map(jnp.zeros_like, (ends.number, ends.steps))
     if settings.passes == 1:
         point = jax.tree.map(lambda x: x[0], ends.points)
-        _, (slope, change) = one(carry, (point, 0))
+        _, (slope, change) = one(tangents, (first, tangents[2]), (point, 0))
         return Ends(jax.tree.map(lambda x: x[None], slope), change, *rest)
     numbers = jnp.arange(settings.passes, dtype=ends.number.dtype)
-    _, (slopes, changes) = jax.lax.scan(one, carry, (ends.points, numbers))
+
+    def all_passes(tangents):
+        carry = first, tangents[2]
+        return jax.lax.scan(partial(one, tangents), carry, (ends.points, numbers))[1]
+
+    slopes, changes = linear_loop(all_passes, tangents)
     return Ends(slopes, jax.tree.map(lambda x: x[-1], changes), *rest)

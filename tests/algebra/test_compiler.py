@@ -111,6 +111,34 @@ def instructions(function, x):
     return both.lower(x).as_text()
 
 
+@jax.custom_jvp
+def cubed(x, count):
+    return x**3
+
+
+@cubed.defjvp
+def cubed_rule(primals, tangents):
+    """A slope summed by a loop that reads the tangent, beside that of an integer."""
+    x, count = primals
+
+    def summed(tangents):
+        def one(total, share):
+            return total + share * x**2 * tangents[0], None
+
+        return jax.lax.scan(one, jnp.zeros_like(x), jnp.arange(3.0))[0]
+
+    return cubed(x, count), compiler.linear_loop(summed, tangents)
+
+
+@pytest.mark.parametrize("version", [jax.__version_info__, (0, 9, 2)])
+def test_a_linear_loop_in_a_rule_has_forward_and_reverse_derivatives(version, monkeypatch):
+    monkeypatch.setattr(jax, "__version_info__", version)
+    x, count = jnp.asarray(2.0), jnp.asarray(1)
+    for cube in (cubed, jax.checkpoint(cubed)):
+        np.testing.assert_allclose(jax.jit(jax.grad(cube))(x, count), 12.0)
+        np.testing.assert_allclose(jax.jacfwd(cube)(x, count), 12.0)
+
+
 def test_every_workaround_has_a_switch():
     assert set(WORKED_AROUND) == set(compiler.SWITCHES)
 
