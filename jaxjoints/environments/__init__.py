@@ -1,6 +1,7 @@
 """Tasks on mechanisms for agents that learn: reset, step, restart; batches, randomized numbers."""
 
 from .ant import Ant, ant
+from .biped import Biped, biped
 from .cart_pole import CartPole, cart_pole
 from .environment import Environment, Episode
 from .finger import Finger, finger
@@ -17,6 +18,7 @@ from .unroll import Transition, controller, unroll
 __all__ = [
     "TASKS",
     "Ant",
+    "Biped",
     "CartPole",
     "Environment",
     "Episode",
@@ -29,6 +31,7 @@ __all__ = [
     "SwingUp",
     "Transition",
     "ant",
+    "biped",
     "cart_pole",
     "controller",
     "finger",

@@ -23,9 +23,9 @@ HIP, REAR = np.array([0.0, 0.0, 0.0]), np.array([-0.08, 0.0, 0.02])
 KNEE, HEEL = np.array([0.14, 0.0, -0.14]), np.array([0.07, 0.0, -0.20])
 FOOT, RADIUS = np.array([0.0, 0.0, -0.42]), 0.02
 HEIGHT = RADIUS - FOOT[2]
+EFFORT = 12.0  # of the crank, of an action of 1 [N m]
 # Axes of the trunk's plane: x of the world, z of the world.
 PLANE = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
-LEG = ("crank", "rocker", "knee", "heel")
 
 
 @struct
@@ -80,40 +80,51 @@ def four_bar_leg(*, stiffness: float = 2e4, damping: float = 100.0) -> FourBarLe
     world = SystemBuilder()
     up = np.array([0.0, 0.0, HEIGHT])
     world.body("trunk", mass=3.0, inertia=(0.02, 0.02, 0.02), pose=up)
-    bars = (("crank", HIP, KNEE), ("rocker", REAR, HEEL), ("shank", KNEE, FOOT))
-    for name, start, end in bars:
-        length = np.linalg.norm(end - start)
-        moment = 0.4 * length**3 / 12
-        inertia = (moment,) * 3
-        world.body(name, mass=0.4 * length, inertia=inertia, pose=up + (start + end) / 2)
     world.joint("trunk", PlanarTranslation(), child="trunk", frame_W=(up, PLANE))
+    add_leg(world, "trunk", up, stiffness=stiffness, damping=damping)
+    system, start = world.build()
+    scheme = SemiImplicitEuler(projections=1)
+    effort = jnp.full(1, EFFORT)
+    options = {"actuated": ("crank",), "substeps": 4, "limit": 300, "scheme": scheme}
+    return FourBarLeg(system, start, effort, 0.005, **options)
+
+
+def add_leg(
+    world: SystemBuilder,
+    above: str,
+    at: np.ndarray,
+    prefix: str = "",
+    *,
+    stiffness: float,
+    damping: float,
+) -> None:
+    """Crank, rocker and shank that hang from a body, and the foot at the end of the shank.
+
+    above: the body; at: the pivot of the crank in the world, shape (3,) [m]
+    prefix: of all names, with a space at its end
+    stiffness, damping: of the ground under the foot [N/m, N s/m]
+    """
+    crank, rocker, shank = (prefix + name for name in ("crank", "rocker", "shank"))
+    for name, start, end in ((crank, HIP, KNEE), (rocker, REAR, HEEL), (shank, KNEE, FOOT)):
+        length = np.linalg.norm(end - start)
+        inertia = (0.4 * length**3 / 12,) * 3
+        world.body(name, mass=0.4 * length, inertia=inertia, pose=at + (start + end) / 2)
     hinge = Hinge((0.0, 1.0, 0.0))
     stops = Limits(-0.5, 0.5, stiffness=200.0, damping=0.5)
-    world.joint(
-        "crank",
-        hinge,
-        child="crank",
-        parent="trunk",
-        frame_W=up + HIP,
-        laws=[SpringDamper(stiffness=20.0, damping=0.1), stops],
-        max_effort=12.0,
-    )
-    world.joint("rocker", hinge, child="rocker", parent="trunk", frame_W=up + REAR)
-    world.joint("knee", hinge, child="shank", parent="crank", frame_W=up + KNEE)
-    world.joint("heel", hinge, child="shank", parent="rocker", frame_W=up + HEEL)
+    laws = [SpringDamper(stiffness=20.0, damping=0.1), stops]
+    driven = {"laws": laws, "max_effort": EFFORT}
+    world.joint(crank, hinge, child=crank, parent=above, frame_W=at + HIP, **driven)
+    world.joint(rocker, hinge, child=rocker, parent=above, frame_W=at + REAR)
+    world.joint(f"{prefix}knee", hinge, child=shank, parent=crank, frame_W=at + KNEE)
+    world.joint(f"{prefix}heel", hinge, child=shank, parent=rocker, frame_W=at + HEEL)
     world.contact(
-        "foot",
+        f"{prefix}foot",
         Sphere(RADIUS),
         HalfSpace(),
-        child="shank",
+        child=shank,
         frame_C=FOOT - (KNEE + FOOT) / 2,
         friction=0.8,
         cone="pyramid",  # In its plane a round one is the same, and a longer program.
         stiffness=stiffness,
         damping=damping,
     )
-    system, start = world.build()
-    scheme = SemiImplicitEuler(projections=1)
-    effort = jnp.full(1, 12.0)
-    options = {"actuated": ("crank",), "substeps": 4, "limit": 300, "scheme": scheme}
-    return FourBarLeg(system, start, effort, 0.005, **options)

@@ -6,6 +6,7 @@ from typing import Any
 from ..algebra.calls import public
 from ..algebra.options import near_matches
 from .ant import ant
+from .biped import biped
 from .cart_pole import cart_pole
 from .environment import Environment
 from .finger import finger
@@ -18,6 +19,7 @@ from .swing_up import swing_up
 
 TASKS: dict[str, Callable[..., Environment]] = {
     "ant": ant,
+    "biped": biped,
     "cart_pole": cart_pole,
     "finger": finger,
     "four_bar_leg": four_bar_leg,

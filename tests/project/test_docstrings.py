@@ -78,6 +78,7 @@ SLOW = (
     "jaxjoints.environments.stewart.StewartPlatform",
     "jaxjoints.environments.half_cheetah.HalfCheetah",
     "jaxjoints.environments.ant.Ant",
+    "jaxjoints.environments.biped.Biped",
     "jaxjoints.environments.hopper.Hopper",
 )
 CASES = [
