@@ -150,6 +150,17 @@ class Environment(ABC):
         effort = jnp.zeros(self.system.coordinates, action.dtype)
         return Control(effort=effort.at[self.places(*self.actuated)].set(self.effort * action))
 
+    def disturbance(self, state: State, goal: Array) -> Array | None:
+        """What acts on the bodies in a step besides the action, as `Control.wrench`; by default
+        nothing.
+
+        state: at the start of the step; the wrench is constant during the step
+
+        Returns: force and moment at each centre of mass, world axes [N, N m], shape (6, bodies), as
+            `jaxjoints.wrench_at` gives them; or None
+        """
+        return None
+
     def places(self, *joints: str) -> np.ndarray:
         """Places of the coordinates of joints in `state.q` and in speeds."""
         every = np.arange(self.system.coordinates)
@@ -319,7 +330,7 @@ def advanced(
     before, info = episode.state, episode.info
     batch = episode.done.shape
     axes = len(batch)
-    control = environment._each(axes, lambda one, action: one.control(action), action)
+    control = environment._each(axes, acting, action, before, info["goal"])
     # One interval of the rollout.
     control = jax.tree.map(lambda x: x[None], control)
     state, causes = rollout(
@@ -367,6 +378,14 @@ def restarted(environment: Environment, episode: Episode) -> Episode:
         return jnp.where(done.reshape((1,) * (x.ndim - done.ndim) + done.shape), x, y)
 
     return jax.tree.map(chosen, new, episode)
+
+
+def acting(environment: Environment, action: Array, state: State, goal: Array) -> Control:
+    """The control of an action, and the disturbance, of one environment."""
+    control, wrench = environment.control(action), environment.disturbance(state, goal)
+    if wrench is not None and control.wrench is not None:
+        wrench = control.wrench + wrench
+    return control if wrench is None else replace(control, wrench=wrench)
 
 
 def _cause(state: State, info: Info) -> Array:

@@ -1,4 +1,4 @@
-"""A platform on six legs that follows a pose: five closed loops, six servos."""
+"""A platform on six legs that follows a pose while it is pushed: five closed loops, six servos."""
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from ..build.builder import SystemBuilder
 from ..couplings.linear import Slider
 from ..couplings.rotary import Ball, Universal
 from ..laws.drives import Servo
+from ..model.external import wrench_at
 from ..model.state import Control, State
 from ..schemes.semi_implicit_euler import SemiImplicitEuler
 from .environment import Environment
@@ -19,6 +20,8 @@ from .environment import Environment
 HEIGHT, LEG, REACH = 1.2, 0.8, 0.2  # of the platform, of a rod, of a leg's stroke to a side [m]
 LEGS = tuple(f"leg {i}" for i in range(6))
 PERIOD = 2.0  # of the circle that the wanted pose goes on [s]
+# Pushes of an episode, each in a second of its own, and how long one lasts [s].
+PUSHES, LASTS = 2, 0.1
 
 
 def _pairs(radius: float, spread: float) -> np.ndarray:
@@ -33,7 +36,10 @@ FEET, PINS = _pairs(1.0, 0.17), _pairs(0.55, 0.87)
 
 @struct
 class StewartPlatform(Environment):
-    """A platform whose centre follows a circle while it leans to its middle.
+    """A platform whose centre follows a circle while it leans to its middle and is pushed.
+
+    push: force [N] on the platform, horizontal and at its centre of mass, for 0.1 s once in each of
+        the first two seconds; None for none. Agents do not see when and where it pushes.
 
     Action: lengths that the servos of the legs aim at, ±1 for ±0.2 m about those of the start.
     Observation (21): how far the platform is from where it is wanted, in tenths of a metre and of a
@@ -41,20 +47,42 @@ class StewartPlatform(Environment):
     direction of the wanted place on its circle (3).
     Reward: "place" and "lean", minus these distances [dm, 0.1 rad].
     Ends: never.
-    Start: level and at rest; radius (0.05 to 0.15 m), direction and sense of the circle are drawn.
+    Start: level and at rest; radius (0.05 to 0.15 m), direction and sense of the circle are drawn,
+    and times and directions of the pushes.
 
-    >>> task = stewart_platform()
+    >>> task = stewart_platform(push=0.0)
     >>> goal = jnp.array([0.1, 0.0, 1.0])  # a circle of 0.1 m, from x on
     >>> parts, _ = task.judge(task.start, jnp.zeros(0), goal, jnp.zeros(6))
     >>> print(parts["place"].round(2))  # from the middle, in tenths of a metre
     -1.0
     """
 
+    push: Array | float | None = None
+
     def goal(self, key: Array) -> Array:
-        """Radius [m], first direction [rad] and sense of the circle."""
+        """Radius [m], first direction [rad] and sense of the circle; with pushes also their starts
+        [s] and directions [rad].
+        """
         radius, phase, sense = jax.random.uniform(key, (3,), self.start.time.dtype)
         turns = jnp.where(sense < 0.5, -1.0, 1.0).astype(radius.dtype)
-        return jnp.stack([0.05 + 0.1 * radius, 2 * jnp.pi * phase, turns])
+        circle = jnp.stack([0.05 + 0.1 * radius, 2 * jnp.pi * phase, turns])
+        if self.push is None:
+            return circle
+        # Of another key: the circle is that of the task without pushes.
+        x = jax.random.uniform(jax.random.fold_in(key, 1), (2, PUSHES), circle.dtype)
+        begins = jnp.arange(PUSHES, dtype=x.dtype) + (1 - LASTS) * x[0]
+        return jnp.concatenate([circle, begins, 2 * jnp.pi * x[1]])
+
+    def disturbance(self, state: State, goal: Array) -> Array | None:
+        """The push, if there is one at this time."""
+        if self.push is None:
+            return None
+        begins, direction = goal[3 : 3 + PUSHES], goal[3 + PUSHES :]
+        acts = (state.time >= begins) & (state.time < begins + LASTS)
+        size = self.push * acts.astype(goal.dtype)
+        along = [jnp.cos(direction), jnp.sin(direction), jnp.zeros_like(direction)]
+        force = jnp.stack(along) @ size
+        return wrench_at(self.system, state, "platform", force=force)
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
         """See `Environment`."""
@@ -101,10 +129,13 @@ def wanted(time: Array, goal: Array) -> Pose:
 
 
 @public
-def stewart_platform(*, stiffness: float = 4e4, damping: float = 2e3) -> StewartPlatform:
+def stewart_platform(
+    *, stiffness: float = 4e4, damping: float = 2e3, push: float = 1000.0
+) -> StewartPlatform:
     """A platform of 20 kg on legs of two bodies of 1 kg each.
 
     stiffness, damping: of the servos [N/m, N s/m]
+    push: force of the pushes [N]; 0 for none
     """
     world = SystemBuilder()
     middle = np.array([0.0, 0.0, HEIGHT])
@@ -131,4 +162,5 @@ def stewart_platform(*, stiffness: float = 4e4, damping: float = 2e3) -> Stewart
     system, start = world.build()
     scheme = SemiImplicitEuler(projections=1)
     options = {"actuated": LEGS, "substeps": 2, "limit": 100, "scheme": scheme}
+    options["push"] = push if push else None
     return StewartPlatform(system, start, jnp.full(6, REACH), 0.01, **options)

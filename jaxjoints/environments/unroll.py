@@ -20,7 +20,16 @@ from ..simulate.compilation import warn_of_compilation, warn_of_placement
 from ..simulate.controller import Controller, Inputs
 from ..simulate.door import read_count
 from ..simulate.tiles import cores, tiled, tiling
-from .environment import POLICY, Environment, Episode, advanced, folded, joint_speeds, restarted
+from .environment import (
+    POLICY,
+    Environment,
+    Episode,
+    acting,
+    advanced,
+    folded,
+    joint_speeds,
+    restarted,
+)
 
 # An action of one environment, shape (actions,), from parameters, observation and a random key.
 Policy = Callable[[Any, Array, Array], Array]
@@ -128,7 +137,7 @@ def controller(
     *,
     key: Array | None = None,
 ) -> Controller:
-    """A policy as `controls` of a `rollout`, without rewards and restarts.
+    """A policy as `controls` of a `rollout`, with disturbances, without rewards and restarts.
 
     Take `dt`, `substeps` and `scheme` of the environment for the rollout.
 
@@ -144,7 +153,8 @@ def _acting(state: State, inputs: Inputs) -> Control:
     environment, policy, parameters = inputs.shared
     environment = replace(environment, system=inputs.system)
     obs = environment.observe(state, joint_speeds(inputs.system, state), inputs.batched)
-    return environment.control(policy(parameters, obs, inputs.key))
+    action = policy(parameters, obs, inputs.key)
+    return acting(environment, action, state, inputs.batched)
 
 
 def _described(environment: Environment, episode: Episode, *_: Any, steps: int, **__: Any) -> str:

@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 from jax.tree_util import Partial
 
-from jaxjoints import Cause, environments, gaps, joint_errors, replace, rollout
+from jaxjoints import (
+    Cause,
+    Control,
+    Slider,
+    SystemBuilder,
+    environments,
+    gaps,
+    joint_errors,
+    replace,
+    rollout,
+    struct,
+    wrench_at,
+)
 from jaxjoints.environments import controller, randomized, scaled, uniform, unroll
 from support.mechanisms import single
 
@@ -174,6 +186,93 @@ class TestEpisodes:
 
 def drawn_to(gain, obs, key):
     return jnp.tanh(gain * obs[:1])
+
+
+@struct
+class Blown(environments.Environment):
+    """A cart of 2 kg that a wind of `goal` [N] pushes while it is left of 1 m."""
+
+    def goal(self, key):
+        return jax.random.uniform(key, (1,), self.start.time.dtype, 1.0, 2.0)
+
+    def disturbance(self, state, goal):
+        force = jnp.zeros(3, goal.dtype).at[0].set(jnp.where(state.q[0] < 1.0, goal[0], 0.0))
+        return wrench_at(self.system, state, "cart", force=force)
+
+    def observe(self, state, qd, goal):
+        return jnp.concatenate([state.q, qd])
+
+    def judge(self, state, qd, goal, action):
+        return {"far": state.q[0]}, state.q[0] > 5.0
+
+
+class TestDisturbance:
+    def test_a_force_besides_the_action_accelerates_a_mass(self):
+        world = SystemBuilder()
+        cart = world.body("cart", mass=2.0, inertia=(0.1, 0.1, 0.1))
+        world.joint("rail", Slider((1.0, 0.0, 0.0)), child=cart)
+        task = Blown(*world.build(), 5.0, 0.01, actuated=("rail",), substeps=4)
+        episode = task.reset(KEYS)
+        after = task.step(episode, jnp.full((1, BATCH), 0.2))
+        wind = episode.info["goal"][0]
+        assert np.ptp(wind) > 0.1
+        np.testing.assert_allclose(after.obs[1], (1.0 + wind) / 2.0 * 0.04, rtol=1e-12)
+        # Beyond 1 m the action alone is left, in a controller of a rollout too.
+        away = replace(episode, state=task.system.state(q={"rail": jnp.full((1, BATCH), 2.0)}))
+        after = task.step(away, jnp.full((1, BATCH), 0.2))
+        np.testing.assert_allclose(after.obs[1], 1.0 / 2.0 * 0.04, rtol=1e-12)
+        for start, force in ((episode, wind), (away, 0.0)):
+            controls = controller(task, start, idle)
+            options = {"dt": task.dt, "substeps": 4, "steps": 4, "record_every": 4}
+            end, *_ = rollout(task.system, start.state, controls, **options)
+            np.testing.assert_allclose(end.velocity[0, 0], force / 2.0 * 0.04, rtol=1e-12)
+
+    @pytest.mark.slow
+    def test_a_platform_without_pushes_moves_by_its_servos_alone(self):
+        task = environments.stewart_platform(push=0)
+        episode = task.reset(KEYS)
+        action = jax.random.uniform(jax.random.key(1), (6, BATCH), minval=-0.3, maxval=0.3)
+        after = task.step(episode, action)
+        at = task.places(*task.actuated)
+        zero = jnp.zeros((task.system.coordinates, BATCH))
+        control = Control(target=zero.at[at].set(task.effort[:, None] * action))
+        options = {"dt": task.dt, "steps": task.substeps, "scheme": task.scheme}
+        intervals = {"substeps": task.substeps}
+        control = jax.tree.map(lambda x: x[None], control)
+        state, _ = rollout(task.system, episode.state, control, **options, **intervals)
+        same(after.state, state)
+        # Between pushes, the task with pushes does the same, on the same circles.
+        pushed = environments.stewart_platform()
+        other = pushed.reset(KEYS)
+        goal = other.info["goal"]
+        np.testing.assert_array_equal(goal[:3], episode.info["goal"])
+        assert goal.shape == (7, BATCH) and other.obs.shape == episode.obs.shape
+        late = replace(other, info=other.info | {"goal": goal.at[3:5].set(0.5)})
+        same(pushed.step(late, action).obs, after.obs)
+        # A push from the start, towards x: each environment is moved that way alone.
+        early = goal.at[3].set(0.0).at[4].set(1.5).at[5].set(0.0)
+        early = replace(other, info=other.info | {"goal": early})
+        moved = pushed.step(early, action).state.position - after.state.position
+        x, y, _ = moved[:, pushed.system.body("platform")]
+        assert x.min() > 1e-3 and np.abs(y).max() < 0.1 * x.min()
+
+    def test_pushes_act_once_in_each_second(self):
+        task = environments.stewart_platform(push=1000.0)
+        goal = task.goal(jax.random.key(3))
+        forces = []
+        for t in np.arange(0.0, 2.0, 0.02):
+            state = replace(task.start, time=jnp.asarray(t))
+            forces.append(task.disturbance(state, goal)[:, task.system.body("platform")])
+        forces = np.array(forces).reshape(2, 50, 6)
+        assert not forces[..., 2:].any()
+        size = np.linalg.norm(forces, axis=-1)
+        # 0.1 s are five steps.
+        assert ((np.abs(size - 1000.0) < 1e-9).sum(axis=1) == 5).all()
+        assert ((size == 0).sum(axis=1) == 45).all()
+
+
+def idle(parameters, obs, key):
+    return jnp.zeros(1, obs.dtype)
 
 
 class TestRandomized:
