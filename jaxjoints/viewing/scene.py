@@ -1,7 +1,7 @@
 """Scene: the shapes that a viewer draws on bodies, and how large what it draws is."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ ROD = 0.05
 SAMPLES = 60
 # How many times its size at the start the motion may take up before the camera follows it.
 WIDEST = 2.5
+Corners = tuple[np.ndarray, np.ndarray]  # lower and upper one of a box, shape (3,) each
 # Cosine of the angle between a plane's normal and `up` from which on the plane is level.
 LEVEL = 0.999
 
@@ -95,7 +96,8 @@ class Scene:
     radius: half the diagonal of that box [m]
     ground: height of the ground along `up` [m]
     size: median of how far the bodies reach, by joints and shapes [m]
-    follow: index of the body that the camera follows, -1 for none: the first if the motion goes far
+    follow: index of the body that the camera follows, -1 for none: the first if the motion goes
+        far; the box then holds what moves about this body, where the body starts
     drawn: whether the bodies have geometry to be drawn; else their joints and inertia stand for it
     """
 
@@ -114,8 +116,9 @@ class Scene:
 
 
 def read_scene(motion: Motion, visuals: Model | Iterable[Visual] = ()) -> Scene:
-    """Shapes of the visuals, or of those of a model; of bodies without one, rods from joints to the
-    centre of mass.
+    """Shapes of the visuals, or of those of a model, and the contact shapes of bodies without one.
+    Rods go from joints to centres of mass. If no body has a visual, the rods are part of the
+    bodies, and so is the inertia of those without contact shapes: a foot is not the whole robot.
 
     Raises: ValueError for a visual on an unknown body or of an unknown shape.
     """
@@ -136,11 +139,17 @@ def read_scene(motion: Motion, visuals: Model | Iterable[Visual] = ()) -> Scene:
     reaches = _reaches(motion, joints, com, parts, meshes)
     size = float(np.median(reaches[reaches > 0])) if (reaches > 0).any() else 1.0
     with_geometry = {part.body for part in parts}
-    parts += _skeleton(joints, com, size) + _inertia(motion, com)
-    lower, upper, low, first = _bounds(motion, parts, meshes, with_geometry, up)
+    touching = bool(with_geometry - {WORLD_INDEX}) and not seen - {WORLD_INDEX}
+    ends = _ends(joints) + (_middles(parts, com) if touching else [])
+    parts += _skeleton(ends, com, size)
+    parts += _inertia(motion, com)
+    if touching:
+        parts = [_as_geometry(part, with_geometry) for part in parts]
+        with_geometry = {part.body for part in parts}
+    (lower, upper), low, first, followed = _bounds(motion, parts, meshes, with_geometry, up)
     goes_far = np.linalg.norm(upper - lower) > WIDEST * np.linalg.norm(first[1] - first[0])
     if goes_far:
-        lower, upper = first
+        lower, upper = followed
     radius = max(float(np.linalg.norm(upper - lower)) / 2, size)
     return Scene(
         parts=tuple(parts),
@@ -195,6 +204,27 @@ def _ends(joints: tuple[Joint, ...]) -> list[tuple[int, np.ndarray]]:
         sides = [(joint.child, joint.frame_C), (joint.parent, joint.frame_D)]
         ends += [(b, frame[:, :3]) for b, frame in sides if b >= 0 and joint.dof < 6]
     return ends
+
+
+def _middles(parts: list[Part], com: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """Body and position in it, (E or 1, 3), of the shapes of bodies whose centre of mass lies
+    beyond all of them, as that of a leg that touches with its foot alone.
+    """
+    middles, around = [], {part.body for part in parts if part.kind == "mesh"}
+    for part in parts:
+        if part.kind in ("plane", "mesh") or part.body < 0:
+            continue
+        middles.append((part.body, part.frame[:, :3]))
+        way = part.frame[:, :3] - com[:, part.body]
+        if (np.linalg.norm(way, axis=-1) < np.linalg.norm(part.size, axis=-1) / 2).any():
+            around.add(part.body)
+    return [one for one in middles if one[0] not in around]
+
+
+def _as_geometry(part: Part, with_geometry: set[int]) -> Part:
+    """Rods, and the inertia of bodies without geometry, as what these bodies look like."""
+    stands = part.layer == "inertia" and part.body not in with_geometry
+    return replace(part, layer="geometry") if stands or part.layer == "skeleton" else part
 
 
 def _reaches(
@@ -457,10 +487,10 @@ def _hull_mesh(points: np.ndarray) -> Mesh | None:
     return Mesh(points, faces)
 
 
-def _skeleton(joints: tuple[Joint, ...], com: np.ndarray, size: float) -> list[Part]:
-    """Rods from the joints of each body to its centre of mass, with round ends."""
+def _skeleton(ends: list[tuple[int, np.ndarray]], com: np.ndarray, size: float) -> list[Part]:
+    """Rods from points of bodies to their centres of mass, with a ball there."""
     parts, width = [], 2 * ROD * size
-    for body, point in _ends(joints):
+    for body, point in ends:
         start, end = np.broadcast_arrays(point, com[:, body])
         ways = end - start
         lengths = np.linalg.norm(ways, axis=-1)
@@ -503,18 +533,22 @@ def _up(system: Any) -> np.ndarray:
 
 def _bounds(
     motion: Motion, parts: list[Part], meshes: list[Mesh], with_geometry: set[int], up: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float, tuple[np.ndarray, np.ndarray]]:
-    """Corners of a box about all parts in a sample of frames, the least height along `up`, and the
-    corners at the first frame.
+) -> tuple[Corners, float, Corners, Corners]:
+    """Corners of a box about all parts in a sample of frames, the least height along `up`, the
+    corners at the first frame, and those about the parts as seen from the first body, where that
+    body starts.
 
     with_geometry: bodies whose geometry alone counts
     """
     every = np.unique(np.linspace(0, len(motion.time) - 1, SAMPLES).round().astype(int))
     poses = motion.poses[every]
     lowers, uppers, heights = [], [], []
-    for part in parts:
-        if part.kind == "plane" or (part.layer != "geometry" and part.body in with_geometry):
-            continue
+    counted = [
+        part
+        for part in parts
+        if part.kind != "plane" and (part.layer == "geometry" or part.body not in with_geometry)
+    ]
+    for part in counted:
         middle, half = _half(part, meshes)
         local = part.frame[:, :3] + _rotated(part.frame[:, 3:], middle)
         if part.body < 0:
@@ -537,8 +571,15 @@ def _bounds(
         lowers, uppers = [place.min(2) - 0.5], [place.max(2) + 0.5]
         heights = [(place @ up).min()]
     lower, upper = np.stack(lowers), np.stack(uppers)
-    box = lower.min((0, 1, 2)), upper.max((0, 1, 2))
-    return *box, float(min(heights)), (lower[:, 0].min((0, 1)), upper[:, 0].max((0, 1)))
+    way = poses[:, :, 0, :3] - poses[:1, :, 0, :3]
+
+    def corners(lower, upper):
+        return lower.min((0, 1, 2)), upper.max((0, 1, 2))
+
+    moves = [i for i, part in enumerate(counted) if part.body >= 0]
+    followed = corners(lower[moves] - way, upper[moves] - way) if moves else corners(lower, upper)
+    first = corners(lower[:, :1], upper[:, :1])
+    return corners(lower, upper), float(min(heights)), first, followed
 
 
 def _ground(system: Any, low: float, radius: float) -> float:

@@ -90,6 +90,23 @@ def test_forces_of_contacts_stand_below_bodies_that_stand_side_by_side(browser, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_body_that_goes_far_stays_in_the_picture_on_the_ground(runner, browser, tmp_path, share):
+    with browser(jj.view(*runner).save(tmp_path / "runner.html")) as visit:
+        visit.run(f"viewer.seek(viewer.end * {share})")
+        visit.page.wait_for_timeout(WAIT)
+        for body in ("cart", "weight"):
+            point = f"new Vector3(...viewer.position('{body}')).project(camera).toArray()"
+            assert np.abs(visit.run(point)).max() < 1, body
+        way = visit.run("ground.position.x") - visit.run("viewer.position('cart')")[0]
+        assert abs(way) < 1.0
+        # What is in the shadow of nothing lies outside of the light's frustum.
+        light = "new Vector3(...viewer.position('cart')).project(sun.shadow.camera).toArray()"
+        assert np.abs(visit.run(light)).max() < 1
+        assert visit.problems == []
+
+
+@pytest.mark.slow
 def test_hostile_names_do_not_run(browser, tmp_path):
     world = jj.SystemBuilder()
     for i, name in enumerate(HOSTILE):
@@ -116,6 +133,14 @@ def test_the_page_lets_no_request_through(swing, browser, tmp_path):
         assert refused == "refused"
         assert visit.requests == []
         assert any("Content Security Policy" in problem for problem in visit.problems)
+
+
+def test_a_bare_page_is_the_picture_alone(swing, browser, tmp_path):
+    with browser(jj.view(*swing).save(tmp_path / "swing.html")) as visit:
+        cards = visit.page.locator(".card:visible")
+        assert cards.count() > 0
+        visit.page.keyboard.press("b")
+        assert cards.count() == 0
 
 
 @pytest.mark.slow

@@ -126,6 +126,16 @@ def test_unit_twists_are_those_of_the_joints(swing):
     np.testing.assert_allclose(axes[0, 0, 0], [0, 0, 0, 0, 1, 0], atol=SINGLE)
 
 
+def test_the_box_of_a_motion_that_goes_far_holds_what_moves_about_the_first_body(runner):
+    system, states = runner
+    page = document(jj.view(system, states))
+    assert page["follow"] == 0
+    # The cart is a ball of 0.2 m at 0.1 m; the weight, of 0.1 m, rises from 1 to 2 m above it.
+    np.testing.assert_allclose(page["box"], [[-0.1, -0.1, 0.0], [0.1, 0.1, 2.15]], atol=SINGLE)
+    near = document(jj.view(system, jax.tree.map(lambda x: x[:2], states)))
+    assert near["follow"] == -1
+
+
 @pytest.mark.slow
 def test_limits_of_environments_may_differ():
     system, state = pendulum(q=0.1, laws=[jj.Limits(lower=-0.5, upper=0.6)])
@@ -193,6 +203,28 @@ def test_touching_shapes_stand_for_bodies_without_visuals():
     box = Visual("ball", (np.eye(3), np.zeros(3)), Box(np.ones(3)))
     parts = document(jj.view(system, state, visuals=[box]))["parts"]
     assert [part["kind"] for part in parts if part["layer"] == "geometry"] == ["box"]
+
+
+def test_a_robot_that_touches_with_its_foot_alone_is_drawn_whole():
+    """By rods, of which one reaches the foot, and by the inertia of what has no shape."""
+    world = jj.SystemBuilder()
+    world.body("trunk", mass=1.0, inertia=(0.1, 0.1, 0.1), pose=(0.0, 0.0, 1.0))
+    world.body("leg", mass=1.0, inertia=(0.1, 0.1, 0.1), pose=(0.0, 0.0, 0.6))
+    world.joint("hip", jj.Hinge(), child="leg", parent="trunk", frame_W=(0.0, 0.0, 0.9))
+    world.contact(
+        "foot", jj.shapes.Sphere(0.1), jj.shapes.HalfSpace(), child="leg", frame_C=(0.2, 0, -0.5)
+    )
+    page = document(jj.view(*world.build()))
+    channels = (page["channels"][name] for name in ("partFrames", "partSizes"))
+    places, sizes = (decoded(channel)[0].astype(float) for channel in channels)
+    drawn = [i for i, part in enumerate(page["parts"]) if part["layer"] == "geometry"]
+    by_body = [[i for i in drawn if page["parts"][i]["body"] == body] for body in (0, 1)]
+    kinds = [sorted(page["parts"][i]["kind"] for i in of_body) for of_body in by_body]
+    # Rod to the hip, ball and box; rods to hip and foot, ball and foot.
+    assert kinds == [["box", "cylinder", "sphere"], ["cylinder", "cylinder", "sphere", "sphere"]]
+    rods = {tuple(places[i, :3].round(3)): sizes[i, 2] for i in by_body[1] if sizes[i, 2] > 0.25}
+    assert rods.keys() == {(0.0, 0.0, 0.15), (0.1, 0.0, -0.25)}
+    np.testing.assert_allclose(rods[0.1, 0.0, -0.25], np.hypot(0.2, 0.5), atol=SINGLE)
 
 
 @pytest.mark.slow

@@ -405,19 +405,22 @@ const spacing = (() => {
   const catcher = new Mesh(new PlaneGeometry(cells * spacing, cells * spacing), new ShadowMaterial({ opacity: 0.16 }));
   catcher.receiveShadow = true;
   const floor = new Mesh(new PlaneGeometry(cells * spacing, cells * spacing), new MeshBasicMaterial({ color: 0xf6f7f9 }));
-  const grid = new GridHelper(cells * spacing, cells, 0xb3bdc9, 0xd0d7df).rotateX(Math.PI / 2);
+  // Lines of one colour: the ground moves by whole cells.
+  const grid = new GridHelper(cells * spacing, cells, 0xc9d1da, 0xc9d1da).rotateX(Math.PI / 2);
   // One above the other by hairs: what lies in one plane flickers.
   grid.position.z = -1e-3 * motion.radius;
   floor.position.z = -2e-3 * motion.radius;
   floor.renderOrder = -1;
   ground.add(catcher, grid, floor);
   ground.quaternion.copy(upright);
-  const at = centre.clone().addScaledVector(up, -centre.dot(up));
-  // Lines of the grid pass through the origin.
-  const inGround = at.clone().applyQuaternion(upright.clone().invert());
+  picture.add(ground);
+}
+
+/** The ground about a point; lines of its grid pass through the origin wherever it lies. */
+function placeGround(about) {
+  const inGround = about.clone().applyQuaternion(upright.clone().invert());
   inGround.set(Math.round(inGround.x / spacing) * spacing, Math.round(inGround.y / spacing) * spacing, motion.ground);
   ground.position.copy(inGround.applyQuaternion(upright));
-  picture.add(ground);
 }
 
 const sky = new HemisphereLight(0xffffff, 0xc3cad4, 2.0);
@@ -434,10 +437,11 @@ function reach() {
   return motion.radius * (choice.side ? 1.05 * Math.ceil(Math.sqrt(environments)) : 1);
 }
 
-function placeSun() {
+/** The light about a point, where alone it casts shadows. */
+function placeSun(about) {
   const r = 1.3 * reach();
-  sun.target.position.copy(centre);
-  sun.position.set(0.45, -0.6, 1.3).normalize().multiplyScalar(4 * r).applyQuaternion(upright).add(centre);
+  sun.target.position.copy(about);
+  sun.position.set(0.45, -0.6, 1.3).normalize().multiplyScalar(4 * r).applyQuaternion(upright).add(about);
   Object.assign(sun.shadow.camera, { left: -r, right: r, top: r, bottom: -r, near: r, far: 8 * r });
   sun.shadow.camera.updateProjectionMatrix();
 }
@@ -463,7 +467,7 @@ function fit(toward) {
   return distance;
 }
 
-/** Look from a side. */
+/** Look from a side: at the start, from where a body is followed if the motion goes far. */
 function look(view) {
   const toward = new Vector3(...VIEWS[view]).normalize().applyQuaternion(upright), distance = fit(toward);
   orbit.target.copy(centre);
@@ -471,6 +475,10 @@ function look(view) {
   camera.near = 0.002 * distance;
   camera.far = 60 * distance;
   following = -1;
+  if (motion.follow >= 0 && choice.follow === motion.follow) {
+    following = motion.follow;
+    bodyPose(frameAt(start), choice.front, following, before, q);
+  }
   orbit.update();
 }
 
@@ -555,6 +563,9 @@ function draw() {
   ground.visible = shown.ground;
   follow(at);
   orbit.update();
+  const about = choice.follow >= 0 ? orbit.target : centre;
+  placeGround(about);
+  placeSun(about);
   const distance = camera.position.distanceTo(orbit.target);
   picture.fog.near = distance + 1.5 * reach();
   picture.fog.far = distance + 7 * reach();

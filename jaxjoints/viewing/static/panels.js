@@ -94,7 +94,6 @@ element("environments").hidden = environments < 2;
 element("side").checked = choice.side;
 element("side").addEventListener("change", (event) => {
   choice.side = event.target.checked;
-  placeSun();
   look("iso");
   refresh();
 });
@@ -388,7 +387,6 @@ function tick(milliseconds) {
   requestAnimationFrame(tick);
 }
 
-placeSun();
 resize();
 look("iso");
 showTime();
