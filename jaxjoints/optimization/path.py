@@ -42,10 +42,12 @@ class Worth:
     violation: Array
 
 
+@compiled(lambda task, *_: in_words(f"motion over {task.horizon} intervals", task.system))
 def simulated(task: Task, u: Array) -> Knot:
     """All knots of the motions under controls u (horizon, actuated, batch).
 
     Leaves have an axis of horizon + 1 knots in front and the batch at the end; `system` is None.
+    It is a program of its own, because the first motion of a search and the plan share it.
     """
     _, (state, qd) = rollout(
         task.system,
@@ -68,6 +70,7 @@ def control_of(task: Task, u: Array) -> Control:
     return Control(effort=effort.at[:, jnp.array(task.actuated)].set(u))
 
 
+@jax.jit
 def valued(task: Task, knots: Knot, u: Array, multipliers: Multipliers) -> Worth:
     """Cost, augmented cost and violation of paths."""
 

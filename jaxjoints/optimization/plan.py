@@ -161,7 +161,10 @@ def in_rounds(
         u, skip = search.u, 1 if costs else 0
         costs += search.costs[skip:]
         violations += search.violations[skip:]
-        knots, cost, violation = jax.device_get(_judged(task, u, multipliers))
+        # Controls as a NumPy array: spread over cores, the motion would be compiled again.
+        knots = jax.device_get(simulated(task, jax.device_get(u)))
+        worth = jax.device_get(valued(task, knots, u, multipliers))
+        cost, violation = worth.cost, worth.violation
         met = violation <= feasible
         if met.all() or not constrained:
             break
@@ -180,10 +183,3 @@ def in_rounds(
     arrays = u, control, knots.state, knots.q, knots.qd, cost, violation, outcome
     arrays = (*arrays, np.stack(costs), np.stack(violations), search.gains)
     return Plan(*jax.tree.map(shown, arrays))
-
-
-@jax.jit
-def _judged(task: Task, u: Array, multipliers: Multipliers) -> Any:
-    knots = simulated(task, u)
-    worth = valued(task, knots, u, multipliers)
-    return knots, worth.cost, worth.violation

@@ -113,7 +113,7 @@ def receding_horizon(
     state, qd = task.start, None
     for i in range(intervals):
         task = replace(task, start=state)
-        progress = begun(task, jax.device_get(driven(task, at=at, u=u, shots=1)), multipliers)
+        progress = begun(task, driven(task, at, u, 1), multipliers)
         progress, *_ = descended(
             task, at, progress, multipliers, 1, iterations if i else first, tolerance
         )

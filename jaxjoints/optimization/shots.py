@@ -197,7 +197,7 @@ def _planned(
     def minimize(u: Array, multipliers: Multipliers, number: int) -> Search:
         done = number * (iterations + polish)
         told = None if report is None else lambda i, costs: report(done + i, most, costs)
-        path = jax.device_get(driven(task, at, u, shots))
+        path = driven(task, at, u, shots)
         if starts is not None and number == 0:
             path = _begun(task, at, path, starts, shots)
         first = begun(task, path, multipliers)
@@ -368,10 +368,10 @@ def _forward(
     return Path(merged(u), knots, jnp.moveaxis(reached, -3, 0))
 
 
-@partial(jax.jit, static_argnames=("at", "shots"))
 def driven(task: Task, at: tuple[int, ...], u: Array, shots: int) -> Path:
     """The path under controls, its shots without gaps."""
-    knots, each = simulated(task, u), task.horizon // shots
+    # As NumPy arrays: with JAX's, spread over cores, what follows would be compiled again.
+    knots, each = jax.device_get(simulated(task, u)), task.horizon // shots
     return Path(u, knots, _numbers(at, knots)[each:-1:each])
 
 
