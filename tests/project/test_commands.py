@@ -126,7 +126,15 @@ SMALLEST = {
         Run('--tables speed --cases chain5 --batches 2 --engines "jaxsim"', ("jaxsim",)),
     ],
     "tests/benchmarks/searches.py": [
-        Run("--seeds 1 --longest 8 --earned -9", sweep=True),
+        Run(
+            "--tasks swing_up --searches gradients,evolution --seeds 1 --seconds 0.1,0.2"
+            " --tune 0.1 --out OUT.json --picture OUT.png",
+            ("matplotlib",),
+            sweep=True,
+        ),
+        Run(
+            "--tasks swing_up --searches PPO --seeds 1 --tune 1 --seconds 1", ("brax",), sweep=True
+        ),
     ],
     "tests/benchmarks/softness.py": [
         Run("--task swing_up --iterations 1 --window 2 --seeds 1", sweep=True)
