@@ -1,4 +1,4 @@
-"""An arm too weak to lift itself, which bounces off a soft stop to swing up."""
+"""An arm too weak to lift itself, which bounces off a stop, soft or hard, to swing up."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ LOWER, UPPER = -0.4, 3.6  # where the stop begins on either side [rad]
 
 @struct
 class SwingUp(Environment):
-    """An arm that hangs beside a soft stop, swung up to stand on its head and kept there.
+    """An arm that hangs beside a stop, swung up to stand on its head and kept there.
 
     The motor bears less than half of the arm's weight, and the stop is in the way of swinging to
     and fro: the arm presses into it and takes the energy that the stop gives back.
@@ -60,19 +60,23 @@ class SwingUp(Environment):
 
 
 @public
-def swing_up(*, stiffness: float | None = 60.0, damping: float = 0.1) -> SwingUp:
+def swing_up(
+    *, stiffness: float | None = 60.0, damping: float = 0.1, restitution: float = 0.8
+) -> SwingUp:
     """An arm of 1 kg whose centre is 0.5 m from the shoulder; 1 is 2 N m, of the 4.9 it weighs.
 
     stiffness, damping: of the stop [N m/rad, N m s/rad]; a stiffness of None makes it hard
+    restitution: of a hard stop, the share of the speed with which the arm bounces back
     """
     world = SystemBuilder()
     world.body("arm", mass=1.0, inertia=(0.03, 0.03, 0.002), com=(0.0, 0.0, -0.5))
-    soft = {} if stiffness is None else {"stiffness": stiffness, "damping": damping}
+    hard = stiffness is None
+    stop = {"restitution": restitution} if hard else {"stiffness": stiffness, "damping": damping}
     world.joint(
         "shoulder",
         Hinge((0.0, -1.0, 0.0)),
         child="arm",
-        laws=[Limits(LOWER, UPPER, **soft), Damping(0.02)],
+        laws=[Limits(LOWER, UPPER, **stop), Damping(0.02)],
         max_effort=2.0,
     )
     system, start = world.build()

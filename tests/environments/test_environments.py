@@ -373,6 +373,19 @@ def test_gradient_through_a_soft_stop_is_that_of_finite_differences():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_an_arm_bounces_off_a_hard_stop_with_its_restitution():
+    for bounce, options in ((0.8, {}), (0.3, {"restitution": 0.3})):
+        task = environments.swing_up(stiffness=None, **options)
+        system = replace(task.system, gravity=jnp.zeros(3))
+        system = system.with_numbers({"joint.shoulder.damping.damping": 0.0})
+        task = replace(task, system=system)
+        start = task.system.state(q={"shoulder": -0.35}, qd={"shoulder": -3.0})
+        episode = replace(task.reset(KEYS[0]), state=start)
+        after = task.step(episode, jnp.zeros(1))
+        # A quarter of the speed; 0.05 rad before the stop, which it meets within the step.
+        np.testing.assert_allclose(after.obs[2], bounce * 3.0 / 4.0, rtol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["four_bar_leg", "biped"])
 def test_legs_of_four_bars_meet_the_ground_in_single_precision(name):
