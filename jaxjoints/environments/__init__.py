@@ -6,9 +6,11 @@ from .cart_pole import CartPole, cart_pole
 from .environment import Environment, Episode
 from .finger import Finger, finger
 from .four_bar_leg import FourBarLeg, four_bar_leg
+from .go2 import Go2, go2
 from .gripper import Gripper, gripper
 from .half_cheetah import HalfCheetah, half_cheetah
 from .hopper import Hopper, hopper
+from .humanoid import Humanoid, humanoid
 from .randomization import randomized, scaled, uniform
 from .stewart import StewartPlatform, stewart_platform
 from .swing_up import SwingUp, swing_up
@@ -24,9 +26,11 @@ __all__ = [
     "Episode",
     "Finger",
     "FourBarLeg",
+    "Go2",
     "Gripper",
     "HalfCheetah",
     "Hopper",
+    "Humanoid",
     "StewartPlatform",
     "SwingUp",
     "Transition",
@@ -36,9 +40,11 @@ __all__ = [
     "controller",
     "finger",
     "four_bar_leg",
+    "go2",
     "gripper",
     "half_cheetah",
     "hopper",
+    "humanoid",
     "make",
     "randomized",
     "scaled",

@@ -13,6 +13,7 @@ from jax.lax import stop_gradient
 from ..algebra.calls import public
 from ..algebra.options import brief, check_kind
 from ..algebra.pytree import expand, map_trailing, replace, static, struct
+from ..build.checks.values import coordinate_named
 from ..model.kinematics import (
     body_twists,
     coordinate_speeds,
@@ -81,7 +82,8 @@ class Environment(ABC):
     dt: time step of the simulation [s]; substeps: of them in one step of the environment
     limit: steps of the environment until an episode is truncated
     noise: standard deviation of the noise of observations, None for none
-    actuated: names of the joints that actions drive, each of one coordinate
+    actuated: names of the joints that actions drive, each of one coordinate, or of coordinates,
+        "hip.1"
     scheme: integrator of the simulation
 
     >>> from jaxjoints import Slider, SystemBuilder, struct
@@ -162,9 +164,18 @@ class Environment(ABC):
         return None
 
     def places(self, *joints: str) -> np.ndarray:
-        """Places of the coordinates of joints in `state.q` and in speeds."""
+        """Places of the coordinates of joints in `state.q` and in speeds; "hip.1" is the place of
+        one coordinate of a joint of several.
+        """
         every = np.arange(self.system.coordinates)
-        return np.concatenate([every[self.system.coordinate(joint)] for joint in joints])
+        coordinate = self.system.coordinate
+        sizes = {name: len(every[coordinate(name)]) for name in self.system.topology.joints}
+        parts = []
+        for joint in joints:
+            name, number = coordinate_named(joint, sizes) or (joint, None)
+            places = every[coordinate(name)]
+            parts.append(places if number is None else places[number : number + 1])
+        return np.concatenate(parts)
 
     @property
     def interval(self) -> Array | float:

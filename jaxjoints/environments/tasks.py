@@ -11,9 +11,11 @@ from .cart_pole import cart_pole
 from .environment import Environment
 from .finger import finger
 from .four_bar_leg import four_bar_leg
+from .go2 import go2
 from .gripper import gripper
 from .half_cheetah import half_cheetah
 from .hopper import hopper
+from .humanoid import humanoid
 from .stewart import stewart_platform
 from .swing_up import swing_up
 
@@ -23,9 +25,11 @@ TASKS: dict[str, Callable[..., Environment]] = {
     "cart_pole": cart_pole,
     "finger": finger,
     "four_bar_leg": four_bar_leg,
+    "go2": go2,
     "gripper": gripper,
     "half_cheetah": half_cheetah,
     "hopper": hopper,
+    "humanoid": humanoid,
     "stewart_platform": stewart_platform,
     "swing_up": swing_up,
 }

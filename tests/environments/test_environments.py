@@ -1,5 +1,7 @@
 """Every task keeps the contract of `Environment`; restarts, limits, noise and batches."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +30,11 @@ KEYS = jax.random.split(jax.random.key(0), BATCH)
 ROUNDING = {"rtol": 1e-14, "atol": 1e-15}
 NEAR = {"rtol": 1e-9, "atol": 1e-9}
 
+# Packages that tasks from files need, and a file for the task that has none.
+NEEDED = {"humanoid": ("gymnasium", "mujoco"), "go2": ("mujoco",)}
+QUADRUPED = Path(__file__).parents[2] / "examples/data/quadruped.xml"
+OPTIONS = {"go2": {"path": QUADRUPED, "pose": (0.0, 0.7, -1.4)}}
+
 
 def wild(gain, obs, key):
     """Actions of noise and of what is seen, for a task with one action."""
@@ -45,7 +52,9 @@ def same(one, other, where=slice(None), **tolerance):
 
 @pytest.fixture(scope="module", params=environments.TASKS)
 def task(request):
-    return environments.make(request.param)
+    for package in NEEDED.get(request.param, ()):
+        pytest.importorskip(package)
+    return environments.make(request.param, **OPTIONS.get(request.param, {}))
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +265,7 @@ class TestDisturbance:
         x, y, _ = moved[:, pushed.system.body("platform")]
         assert x.min() > 1e-3 and np.abs(y).max() < 0.1 * x.min()
 
+    @pytest.mark.slow
     def test_pushes_act_once_in_each_second(self):
         task = environments.stewart_platform(push=1000.0)
         goal = task.goal(jax.random.key(3))
@@ -373,6 +383,7 @@ def test_gradient_through_a_soft_stop_is_that_of_finite_differences():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_arm_bounces_off_a_hard_stop_with_its_restitution():
     for bounce, options in ((0.8, {}), (0.3, {"restitution": 0.3})):
         task = environments.swing_up(stiffness=None, **options)

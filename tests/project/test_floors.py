@@ -36,7 +36,7 @@ IMPORTS_OF_FOLDERS = {
         *("algebra", "assembly", "dynamics", "model", "schemes", "simulate"),
     },
     "environments": {
-        *("algebra", "build", "couplings", "laws", "model", "schemes", "simulate"),
+        *("algebra", "build", "couplings", "laws", "model", "models", "schemes", "simulate"),
     },
     "learning": {"algebra", "environments", "simulate"},
     "cli": {
