@@ -107,8 +107,11 @@ def add_leg(
     crank, rocker, shank = (prefix + name for name in ("crank", "rocker", "shank"))
     for name, start, end in ((crank, HIP, KNEE), (rocker, REAR, HEEL), (shank, KNEE, FOOT)):
         length = np.linalg.norm(end - start)
-        inertia = (0.4 * length**3 / 12,) * 3
-        world.body(name, mass=0.4 * length, inertia=inertia, pose=at + (start + end) / 2)
+        mass, u = 0.4 * length, (end - start) / length
+        # Of a bar of 2 cm: about the axis of its hinges that of a thin rod.
+        along, across = mass * 0.01**2 / 2, mass * length**2 / 12
+        inertia = across * np.eye(3) + (along - across) * np.outer(u, u)
+        world.body(name, mass=mass, inertia=inertia, pose=at + (start + end) / 2)
     hinge = Hinge((0.0, 1.0, 0.0))
     stops = Limits(-0.5, 0.5, stiffness=200.0, damping=0.5)
     laws = [SpringDamper(stiffness=20.0, damping=0.1), stops]

@@ -89,8 +89,10 @@ def hopper(*, stiffness: float | None = None, damping: float = 500.0) -> Hopper:
     for name, mass, start, end, radius, pivot in LINKS:
         start, end = np.array(start), np.array(end)
         length, middle = np.linalg.norm(end - start), (start + end) / 2
-        across = mass * (length**2 / 12 + radius**2 / 4)
-        world.body(name, mass=mass, inertia=(across,) * 3, pose=middle, balance_inertia=True)
+        along, across = mass * radius**2 / 2, mass * (length**2 / 12 + radius**2 / 4)
+        u = (end - start) / length
+        inertia = across * np.eye(3) + (along - across) * np.outer(u, u)
+        world.body(name, mass=mass, inertia=inertia, pose=middle)
         if pivot is None:
             world.joint("root", Planar(), child=name, frame_W=(middle, PLANE))
         else:
