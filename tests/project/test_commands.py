@@ -148,6 +148,15 @@ SMALLEST = {
     "tests/benchmarks/touching.py": [
         Run("ASSETS --only hopper --rest none", ("gymnasium", "mujoco", "defusedxml"), True),
     ],
+    "tests/benchmarks/train_policies.py": [
+        Run("--tasks finger --folder OUT --settings iterations=1,envs=2,window=2", sweep=True),
+        Run(
+            "--tasks cart_pole --folder OUT --settings num_timesteps=80,num_evals=3,num_envs=2,"
+            "batch_size=2,num_minibatches=4",
+            ("brax",),
+            True,
+        ),
+    ],
     "tests/benchmarks/trajectories.py": [Run("--only throw --iterations 1", ("mujoco.mjx",), True)],
     "tests/benchmarks/windows.py": [Run("--windows 2 --seeds 1 --budget 1", sweep=True)],
     "tests/benchmarks/workarounds.py": [
@@ -162,6 +171,8 @@ ELSEWHERE = {
     "examples/identify_stop.py": "project/test_examples.py",
     "examples/learn_finger.py": "learning/test_learning.py",
     "examples/panda_gains.py": "project/test_examples.py",
+    "examples/policies.py": "project/test_policies.py",
+    "examples/policies_picture.py": "project/test_policies.py",
     "examples/stewart_platform.py": "project/test_stewart_platform.py",
     "jaxjoints bench": "cli/test_main.py",
     "jaxjoints diagnose": "cli/test_main.py",

@@ -1,0 +1,159 @@
+"""Trains a policy for each task of the library and stores it for `examples/policies.py`.
+
+    python tests/benchmarks/train_policies.py [--tasks cart_pole,finger] [--folder FOLDER]
+
+Tasks with few impacts are trained by gradients (`learning.short_horizon`), the others by Brax's
+PPO. Both train a network with tanh between its layers. Of PPO's the one with the highest return on
+the way is stored. The return is then measured anew, by 64 episodes with other keys. Processor times
+are without compilation: the median interval between evaluations times their number.
+"""
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "examples")]
+
+from policies import FOLDER, returns  # noqa: E402
+
+from jaxjoints import environments, learning, models  # noqa: E402
+
+PPO = {
+    **{"num_envs": 256, "num_eval_envs": 64, "deterministic_eval": True, "num_evals": 11},
+    **{"normalize_observations": True, "batch_size": 64, "num_minibatches": 16},
+    **{"unroll_length": 10, "num_updates_per_batch": 8, "learning_rate": 3e-4},
+    **{"discounting": 0.99, "entropy_cost": 1e-2, "reward_scaling": 0.1, "seed": 0},
+}
+QUICK = {"learning_rate": 1e-3, "entropy_cost": 1e-3}
+HIDDEN = (64, 64)
+# How each task is trained, and with which settings.
+SEARCHES = {
+    "cart_pole": ("ppo", {"num_timesteps": 300_000} | QUICK),
+    "swing_up": ("ppo", {"num_timesteps": 2_000_000} | QUICK),
+    "four_bar_leg": ("ppo", {"num_timesteps": 921_600}),
+    "finger": ("gradients", {"iterations": 400}),
+    "gripper": ("ppo", {"num_timesteps": 921_600}),
+    "stewart_platform": ("gradients", {"iterations": 200}),
+    "hopper": ("ppo", {"num_timesteps": 2_560_000, "learning_rate": 1e-3}),
+    "biped": ("ppo", {"num_timesteps": 2_000_000}),
+    "half_cheetah": ("ppo", {"num_timesteps": 2_000_000}),
+    "ant": ("ppo", {"num_timesteps": 2_000_000}),
+}
+
+
+def folded(normalizer, policy):
+    """Parameters of `learning.mean` of a policy of Brax: its layers with the observations'
+    normalization in the first, and without the spread of actions in the last.
+    """
+    layers = [(x["kernel"].T, x["bias"]) for _, x in sorted(policy["params"].items())]
+    (W, b), *_ = layers
+    W = W / normalizer.std
+    layers[0] = W, b - W @ normalizer.mean
+    W, b = layers[-1]
+    W, raw = (np.split(np.asarray(x), 2) for x in (W, b))
+    layers[-1] = W[0], raw[0]
+    # Of a `NormalTanhDistribution` the spread depends on the observation: here its usual value.
+    spread = np.log(np.logaddexp(0.0, raw[1]) + 1e-3)
+    return {"layers": [tuple(map(jnp.asarray, x)) for x in layers], "spread": jnp.asarray(spread)}
+
+
+def by_ppo(task, clock, settings):
+    """The best of the policies that Brax's PPO has at its evaluations, and all its steps."""
+    from jaxjoints.environments.brax import BraxEnvironment
+    from support.brax_training import networks, ppo
+
+    best, last = (-np.inf, None), 0
+
+    def evaluate(steps, _, networks):
+        nonlocal best, last
+        parameters, last = folded(*networks[:2]), int(steps)
+        mean = float(returns(task, parameters, key=2).mean())
+        print(f"| {steps:,} | {mean:.1f} | {clock():.0f} |", flush=True)
+        if mean > best[0]:
+            best = mean, parameters
+
+    made = partial(
+        networks.make_ppo_networks,
+        policy_hidden_layer_sizes=HIDDEN,
+        value_hidden_layer_sizes=(128, 128),
+        activation=jnp.tanh,
+    )
+    wrapped = BraxEnvironment(task)
+    ppo.train(
+        environment=wrapped,
+        episode_length=wrapped.episode_length,
+        network_factory=made,
+        run_evals=False,
+        policy_params_fn=evaluate,
+        **PPO | settings,
+    )
+    return best[1], last
+
+
+def by_gradients(task, clock, settings):
+    """What `learning.short_horizon` finds, and all its steps."""
+
+    def report(iteration, _, reward):
+        seconds = clock()
+        if iteration % 20 == 0:
+            print(f"| iteration {iteration} | {reward:.3f} a step | {seconds:.0f} |", flush=True)
+
+    options = {"hidden": HIDDEN, "report": report} | settings
+    found = learning.short_horizon(task, jax.random.key(0), **options)
+    return found.parameters, int(found.steps[-1])
+
+
+TRAINERS = {"ppo": by_ppo, "gradients": by_gradients}
+
+
+def trained(name, changes):
+    """The policy of one training, as `policies.load` gives it."""
+    task, (search, settings) = environments.make(name), SEARCHES[name]
+    times = [time.process_time()]
+
+    def clock():
+        """Seconds of processor time since the start."""
+        times.append(time.process_time())
+        return times[-1] - times[0]
+
+    print(f"{name}, {search}\n| steps | return | processor [s] |\n|---|---|---|", flush=True)
+    parameters, steps = TRAINERS[search](task, clock, settings | changes)
+    # Of the first interval compilation takes most.
+    seconds = float(np.median(np.diff(times[1:])) * (len(times) - 2))
+    earned = returns(task, parameters)
+    found = {"return": float(earned.mean()), "spread": float(earned.std())}
+    found |= {"steps": steps, "processor": seconds, "search": search}
+    return {"parameters": parameters} | found
+
+
+def given(text):
+    """Settings of a search that replace ours."""
+    return {name: json.loads(x) for name, x in (pair.split("=") for pair in text.split(","))}
+
+
+def main():
+    """Train the tasks one by one."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tasks", type=lambda text: text.split(","), default=list(SEARCHES))
+    parser.add_argument("--settings", type=given, default={}, help="num_envs=64,seed=1")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where policies are stored")
+    options = parser.parse_args()
+    options.folder.mkdir(exist_ok=True)
+    for name in options.tasks:
+        found = trained(name, options.settings)
+        models.save(options.folder / f"{name}.npz", **found)
+        told = f"{found['return']:.1f}, {found['steps']} steps, {found['processor']:.0f} s"
+        print(f"{name} is stored: return of other episodes {told}", flush=True)
+        jax.clear_caches()
+
+
+if __name__ == "__main__":
+    main()
