@@ -74,6 +74,14 @@ class VectorEnvironment(VectorEnv):
 
     An episode that is done begins anew within the same step. Its last observation is in
     `info["final_obs"]` (`AutoresetMode.SAME_STEP`).
+
+    >>> from jaxjoints import environments
+    >>> from jaxjoints.environments.gymnasium import VectorEnvironment
+    >>> env = VectorEnvironment(environments.make("cart_pole"), 64)
+    >>> obs, info = env.reset(seed=0)
+    >>> obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
+    >>> obs.shape, reward.shape
+    ((64, 4), (64,))
     """
 
     metadata: ClassVar[dict[str, Any]] = {

@@ -79,6 +79,7 @@ SLOW = (
     "jaxjoints.environments.half_cheetah.HalfCheetah",
     "jaxjoints.environments.ant.Ant",
     "jaxjoints.environments.biped.Biped",
+    "jaxjoints.environments.gymnasium.VectorEnvironment",
     "jaxjoints.environments.hopper.Hopper",
 )
 CASES = [
