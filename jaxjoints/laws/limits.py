@@ -183,6 +183,9 @@ class LimitForce(Law):
     stiffness: k [N/m or N m/rad]; damping: d [N s/m or N m s/rad]
     transition: τ, the distance over which force and damping rise [m or rad]
 
+    On a length the force is Blankevoort's of a ligament, as in OpenSim: upper is `slack_length`,
+    stiffness `linear_stiffness` / `slack_length`, transition `transition_strain` · `slack_length`.
+
     Source: ArtiSynth JointLimitForce.
 
     >>> ligament = LimitForce(upper=1.0, stiffness=40.0, transition=0.5)

@@ -93,9 +93,8 @@ class Bushing:
     rotational stiffnesses are equal or the angles small. Otherwise put a `SpringDamper` on each
     coordinate of a `Free` joint.
 
-    stiffness: k [N/m or N m/rad], ≥ 0; a number or one per row
-    damping: d [N s/m or N m s/rad], ≥ 0; a number or one per row. A row with neither exerts no
-        force.
+    stiffness: k [N/m or N m/rad], ≥ 0; one per row, or a number for all rows, whatever their unit
+    damping: d [N s/m or N m s/rad], ≥ 0; likewise. A row with neither exerts no force.
 
     >>> soft = Bushing(stiffness=48.0, damping=2.0).over(0.125, rigid=Softness())
     >>> print(soft.erp, soft.cfm)  # h k = 6 and d = 2: 6/8, 1/8

@@ -58,11 +58,13 @@ class Transmission(ABC):
 class Weighted(Transmission):
     """f = Σ weights[i] q[i] - offset: gears, mimic joints, tendons over pulleys.
 
-    Without laws f is held at 0. With laws f is the length of a tendon, and `Limits(upper=L)` makes
-    it a rope of length L: its rate Σ weights[i] q̇[i] is positive while the tendon lengthens.
+    Without laws f is held at 0. With laws f is the length of a tendon less its length at q = 0, or
+    the length itself with `offset` = -(length at q = 0). `Limits(upper=L)` makes it a rope that is
+    tight at f = L: its rate Σ weights[i] q̇[i] is positive while the tendon lengthens.
 
-    weights: one for each coordinate, such as the radius of a pulley [m], shape (k,)
-    offset: in the unit of f
+    weights: ∂f/∂q, one for each coordinate, such as the radius of a pulley [m], shape (k,). A
+        tension F turns joint i with -weights[i] F [N m], so moment arms of OpenSim are -weights
+    offset: -f at q = 0, in the unit of f
 
     >>> tendon = Weighted(jnp.array([0.5, -0.25]))  # around one pulley, back around another
     >>> print(tendon.value(jnp.array([2.0, 1.0])))  # 0.5 m · 2 - 0.25 m · 1
