@@ -60,9 +60,10 @@ def number(self: System, path: str) -> Any:
         - "body.arm.mass", "body.arm.com", "body.arm.inertia"
         - "joint.elbow.coupling.axis", "joint.elbow.frame_D.q", "joint.elbow.limits.stiffness": the
           fields of what `System.joint` returns, laws by their type or as "laws.0"
-        - "contact.sole.contact_friction.friction", "transmission.belt.…", "constraint.hold.…",
+        - "contact.sole.laws.1.friction", "transmission.belt.…", "constraint.hold.…",
           "field.wind.…", likewise by what the methods of these names return
-        "body.arm" is a record of its three numbers
+        "body.arm" is a record of its three numbers. Where two laws have one type, as the friction
+        of a contact along its two tangents, each goes by its place
 
     Raises: ValueError for an unknown path, with near matches.
 

@@ -66,9 +66,11 @@ class Recording:
     ) -> "Recording":
         """A recording with coordinates at the start and at each sample, and speeds from them.
 
-        q: shape (samples + 1, coordinates), without gaps. Speeds are differences of q, guesses with
-            the errors of noise and sampling
-        measured: by default the coordinates from the first sample on
+        q: shape (samples + 1, coordinates), without gaps, columns as `System.coordinates`. Speeds
+            are differences of q, guesses with the errors of noise and sampling
+        measured: a tree with `samples` rows, the first at dt and not at the start; by default the
+            coordinates from the first sample on, q[1:]
+        deviation, control: as in `Recording`
         qd_within: by default half of the range of each speed, so that the search finds the speeds
             at the start. Give 0 only for exact samples, such as a start at rest
         """

@@ -192,8 +192,9 @@ class Inertial:
     is positive, and principal moments of inertia keep the triangle inequality strictly.
 
     factor: > 1; each logarithm lies between ± log(factor)/2 and each number above the diagonal
-        between ± log(factor)/2, so that a mass lies between nominal / factor and nominal · factor
-        or a little above
+        between ± log(factor)/2. So the mass lies between nominal / factor and nominal · factor, or
+        a little beyond where the nominal centre of mass is not the origin of the body frame. Centre
+        of mass and inertia vary with it, in ranges of the same factor
     nominal: the body in the middle, by default the body of the system
 
     Source: C. Rucker and P. M. Wensing, Smooth parameterization of rigid-body inertia, IEEE

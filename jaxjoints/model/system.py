@@ -139,7 +139,11 @@ class System:
 
     @property
     def coordinates(self) -> int:
-        """Length of the flat vectors of coordinates, of their speeds and of efforts."""
+        """Length of the flat vectors of coordinates, of their speeds and of efforts.
+
+        They have the coordinates of one joint after the other, in the order in which the joints
+        were added (see `coordinate`).
+        """
         return sum(group.coupling.dof * len(group.joints) for group in self.groups)
 
     @property
