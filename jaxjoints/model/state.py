@@ -113,7 +113,7 @@ class Control:
     """What acts on the system from outside during a step; None for what is absent.
 
     effort: force or moment along each coordinate [N or N m], shape (coordinates, *batch), clipped
-        to `max_effort` of the joint
+        to `max_effort` of the joint; the gradient by a clipped effort is 0
     wrench: force and moment at each centre of mass, world axes, shape (6, bodies, *batch)
     target, target_speed: values [m or rad] and speeds to which laws such as motors bring the
         coordinates by the end of the step, shape (coordinates, *batch); without them, laws keep
@@ -150,12 +150,13 @@ CONTROL_RANKS = {
 class Cause(IntEnum):
     """Why an environment stands still, or its step is not to be trusted (`Info.cause`).
 
-    It stands still at its last good state for:
+    It stands still at its last good state, to the end of the rollout, for:
 
     CONTROL: NaN or infinity in its control
     STATE: NaN, infinity or a quaternion of zeros in the state it started from
     PARAMETERS: NaN or infinity in the system's numbers; a mass that is not > 0, or an inertia that
-        is not positive definite
+        is not positive definite. Checked once per rollout; a bad number that environments share
+        stops them all
     DIVERGED: a position [m] or velocity [m/s, rad/s] above 1e10
     TIME_STEP: a time step that is not in (0, 1] s
     SOLVER: NaN after a step from sound numbers
