@@ -17,7 +17,7 @@ from ..couplings.shapes import Sphere as Ball
 from ..laws.drives import Servo
 from ..model.measures import body_poses, gaps
 from ..model.state import Control, State
-from ..models.geometry import Sphere
+from ..models.geometry import Sphere, Visual
 from ..models.mjcf import load_mjcf
 from ..models.model import Model
 from .environment import Environment
@@ -94,16 +94,16 @@ def go2(
 ) -> Go2:
     """A quadruped from MJCF, such as `unitree_go2/go2.xml` of MuJoCo Menagerie.
 
-    The file has one free body, the trunk, four legs of three hinges, and for each foot a sphere
-    that collides. Only these spheres touch the ground, which is flat and hard. Hinges keep the
-    position servos of the file. Those of a file with motors get servos of 35 N m/rad and
-    0.5 N m s/rad within the ranges of the motors.
+    The file has a free trunk and four legs of three hinges each. The foot of a leg is the sphere
+    that collides and is furthest from its last hinge. Only the four feet touch the ground, which is
+    flat and hard. Hinges keep the position servos of the file. Those of a file with motors get
+    servos of 35 N m/rad and 0.5 N m s/rad within the ranges of the motors.
 
     path: of the file; roots: folders that have its meshes, by default that of the file
     pose: angles of the hinges of each leg in which the robot stands, in the order of the file [rad]
     friction: of the feet with the ground
 
-    Raises: ValueError for a file without twelve hinges or without four feet; ImportError without
+    Raises: ValueError for a file without four legs and feet of this kind; ImportError without
         mujoco: `pip install 'jaxjoints[mjcf]'`.
     """
     with warnings.catch_warnings():
@@ -111,22 +111,21 @@ def go2(
         warnings.simplefilter("ignore")
         model = load_mjcf(path, roots=[Path(path).parent] if roots is None else roots)
     hinges = tuple(joint for joint, _ in model.coordinates.values())
-    trunk = model.builder.bodies[0]
-    legs = model.builder.bodies[1:]
-    feet = [x for x in model.collisions if isinstance(x.shape, Sphere) and x.body in legs]
-    if len(hinges) != 12 or len(set(hinges)) != 12 or len(feet) != 4:
+    trunk, *_ = bodies = model.builder.bodies
+    feet = [_foot(model, calf) for calf in bodies[3::3]]
+    if len(set(hinges)) != 12 or len(bodies) != 13 or None in feet:
+        standing = sum(foot is not None for foot in feet)
         raise ValueError(
-            f"go2: {os.fspath(path)} has {len(hinges)} hinges and {len(feet)} spheres that collide "
-            "on its legs; a quadruped has 12, each a joint of its own, and 4"
+            f"go2: {os.fspath(path)} has {len(set(hinges))} hinges, {len(bodies)} bodies and "
+            f"feet on {standing} legs; a quadruped has 12, 13, and a sphere on each of 4"
         )
     _add_servos(model)
     for foot in feet:
         rotation, position = foot.frame
+        at = {"child": foot.body, "frame_C": (position, rotation)}
+        surface = {"friction": friction, "cone": "pyramid"}
         shapes = Ball(foot.shape.radius), HalfSpace()
-        place = {"child": foot.body, "frame_C": (position, rotation)}
-        model.builder.contact(
-            f"{foot.body} foot", *shapes, **place, friction=friction, cone="pyramid"
-        )
+        model.builder.contact(f"{foot.body} foot", *shapes, **at, **surface)
     with warnings.catch_warnings():
         # The pose of the file may be one that its stops forbid.
         warnings.simplefilter("ignore")
@@ -139,6 +138,12 @@ def go2(
     options = {"actuated": hinges, "substeps": 5, "limit": 1000, "trunk": trunk}
     reach = jnp.full(12, REACH)
     return Go2(system, start, reach, 0.004, pose=angles, height=height, **options)
+
+
+def _foot(model: Model, calf: str) -> Visual | None:
+    """Of the spheres of a body that collide, the one furthest from its hinge."""
+    spheres = [x for x in model.collisions if x.body == calf and isinstance(x.shape, Sphere)]
+    return max(spheres, key=lambda x: float(np.linalg.norm(x.frame[1])), default=None)
 
 
 def _add_servos(model: Model) -> None:

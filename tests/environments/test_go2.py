@@ -55,6 +55,17 @@ def test_position_servos_of_the_file_stay(task):
     assert number("joint.FL_knee.servo.stiffness") == 150.0
 
 
+def test_the_foot_is_the_furthest_sphere_of_a_leg(tmp_path, task):
+    path, foot = tmp_path / "shins.xml", '<geom name="FL_foot" class="foot"/>'
+    text = QUADRUPED.read_text(encoding="utf-8")
+    assert foot in text
+    shin = '<geom class="foot" pos="0 0 -0.1" size="0.03"/>'
+    path.write_text(text.replace(foot, shin + foot), encoding="utf-8")
+    again = environments.go2(path, pose=POSE)
+    assert again.system.topology.contacts == task.system.topology.contacts
+    np.testing.assert_allclose(again.height, task.height)
+
+
 def test_motors_become_servos_within_their_ranges(tmp_path):
     text = QUADRUPED.read_text(encoding="utf-8").replace(
         'position kp="150" kv="6" forcerange="-40 40"', 'motor gear="2" ctrlrange="-12 12"'
@@ -85,5 +96,5 @@ def test_a_file_of_another_robot_is_refused(tmp_path):
         <body><joint type="hinge"/><geom size="0.1"/></body></body></worldbody></mujoco>""",
         encoding="utf-8",
     )
-    with pytest.raises(ValueError, match="go2: .*has 1 hinges and 1 spheres.*12.* and 4"):
+    with pytest.raises(ValueError, match="go2: .*has 1 hinges, 2 bodies and feet on 0.*12, 13"):
         environments.go2(path)
