@@ -51,6 +51,8 @@ class JointSpace:
     Source: the joint interface of RigidBodyDynamics.jl, whose `joint_transform` is `pose`,
     `velocity_to_configuration_derivative!` is `rates` and
     `configuration_derivative_to_velocity!` is `velocity`; its six-vectors are (angular, linear).
+    Its Revolute, Prismatic, QuaternionSpherical, QuaternionFloating and SPQuatFloating are `Hinge`,
+    `Slider`, `Ball`, `Free` and `FreeRodrigues`, its SinCosRevolute is `SineCosine`.
 
     >>> from jaxjoints.couplings.rotary import Ball
     >>> elbow = JointSpace(Ball(), laws=(Limits(upper=2.0, coordinate=1),))
