@@ -251,7 +251,12 @@ def inverse_kinematics(
 ) -> tuple[State, AssemblyReport]:
     """`assemble` from many seeds. Goals out of reach raise no error: read the report.
 
+    Where goals are out of reach, such as places of noisy markers, the derivative of the states by
+    the goals is 0.
+
     state: the seeds, with batch axes; one program solves hundreds of seeds
+    goals: by names of your choice; NaN in a place or pose raises ValueError
+    q, weights, iterations: as in `assemble`
 
     >>> import jaxjoints as jj
     >>> world = jj.SystemBuilder()
