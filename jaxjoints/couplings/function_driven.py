@@ -25,7 +25,9 @@ class FunctionDriven(Chart):
         of q are those of the functions. A positive value of f₀, f₁ or f₂ turns C by the right-hand
         rule about its axis, a positive value of f₃, f₄ or f₅ moves C in the direction of its axis.
 
-    The functions are `Constant`, `Linear`, `Polynomial`, `Spline`, `Sum` or a user's `Function`.
+    The functions are `Constant`, `Linear`, `Polynomial`, `Spline`, `Sum` or a user's `Function`. A
+    coordinate may stand still at some q, so the joint is not `regular`: rows hold it, in open chains
+    too.
 
     dof: number of coordinates (static)
     rotations: f₀, f₁, f₂ [rad]
