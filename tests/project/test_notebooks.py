@@ -27,6 +27,7 @@ SHORT = {
         "STARTS, INTERVALS, SUBSTEPS, DT = 256,": "STARTS, INTERVALS, SUBSTEPS, DT = 48,"
     },
     "policy_by_gradient": {"ITERATIONS, options = 50,": "ITERATIONS, options = 30,"},
+    "policy_of_an_identified_robot": {"ITERATIONS = 300": "ITERATIONS = 150"},
 }
 
 # In a process of its own, which takes the sockets of the kernel with it when it ends.
@@ -120,7 +121,8 @@ def test_there_are_notebooks():
     names = ["batch_and_randomize", "closed_loops", "first_joint", "identify_a_knee"]
     names += ["identify_a_mechanism", "joint_of_your_own"]
     names += ["leg_that_walks_flat", "limits_and_gradients", "optimize_a_trajectory"]
-    names += ["policy_by_gradient", "quadruped", "robot_from_its_file"]
+    names += ["policy_by_gradient", "policy_of_an_identified_robot", "quadruped"]
+    names += ["robot_from_its_file"]
     assert [path.stem for path in NOTEBOOKS] == names
 
 
