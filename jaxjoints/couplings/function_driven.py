@@ -26,8 +26,8 @@ class FunctionDriven(Chart):
         rule about its axis, a positive value of f₃, f₄ or f₅ moves C in the direction of its axis.
 
     The functions are `Constant`, `Linear`, `Polynomial`, `Spline`, `Sum` or a user's `Function`. A
-    coordinate may stand still at some q, so the joint is not `regular`: rows hold it, in open chains
-    too.
+    coordinate may stand still at some q, so the joint is not `regular`: rows hold it, also in an
+    open chain.
 
     dof: number of coordinates (static)
     rotations: f₀, f₁, f₂ [rad]
