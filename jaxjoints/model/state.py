@@ -52,8 +52,9 @@ class State:
     quaternion: body axes to world axes, unit, w first, shape (4, bodies, *batch)
     velocity: of the centres of mass [m/s]; omega: angular [rad/s], shape (3, bodies, *batch)
     time: [s], shape (*batch)
-    q: coordinates [m or rad], shape (coordinates, *batch); angles are continued from them, so that
-        they count turns
+    q: coordinates [m or rad], joint by joint as they were added, shape (coordinates, *batch). A
+        step reads coordinates from the poses and continues angles from these, so that they count
+        turns; its derivative by the q of its start is 0
     row_forces: forces of the last step, from which the next solve starts; 0 in a new state. Where
         friction follows a normal force, they bound and anchor the first pass. There they are part
         of the motion and are differentiated
