@@ -208,7 +208,7 @@ SENTENCES = {
 class Info:
     """What a step did, per environment.
 
-    ok: everything is finite and the solve reached rounding, shape (*batch)
+    ok: there is no cause, and the residual is within the tolerance of a solve, shape (*batch)
     cause: why the environment stands still or its step is of no use, a `Cause`, int32 (*batch);
         the other fields of an environment that stands still are 0
     effort: effort of the control that acted along each coordinate, shape (coordinates, *batch)

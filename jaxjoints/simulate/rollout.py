@@ -111,7 +111,8 @@ def rollout(
         state; or a `Controller`, which has parameters, memory and noise; or None
     dt: time step [s]; steps: how many (may be left out if `controls` are arrays)
     substeps: steps per control interval, in which the control is constant
-    record_every: steps per record; it divides `substeps` or is a multiple of it
+    record_every: steps per record, the first at the end of as many steps; it divides `substeps`,
+        unless a function computes the controls, or is a multiple of it
     record: what to keep: a function of (state, info) of the last step before each record, or a
         `readout`; the state by default. `lambda state, info: (state, info)` keeps both. Time is the
         first axis of the result
