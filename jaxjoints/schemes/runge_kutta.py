@@ -52,8 +52,8 @@ class RungeKutta(Scheme):
     """RK4 on constrained accelerations, then positions and velocities back on the joints' surfaces.
 
     Of fourth order, for smooth motion: laws are linear or locks, which hold whatever their cfm, and
-    nothing else has a cfm. An armature adds to the masses. Springs and dampers are explicit, stable
-    for h² k < 8 m and h d < 2.8 m. The accelerations solve
+    nothing else has a cfm, a `Compliance` or a `Bushing`. An armature adds to the masses. Springs
+    and dampers are explicit, stable for h² k < 8 m and h d < 2.8 m. The accelerations solve
 
         A λ = -(G a + Ġ v),    a = M⁻¹ f,    v̇ = a + M⁻¹ Gᵀ λ,
 
@@ -195,7 +195,10 @@ def _check(system: System) -> None:
     check_laws("RungeKutta", system, refused, "use Rattle or SemiImplicitEuler")
     for name, group in elements(system):
         if not group.rigid:
+            how = "cfm, a spring that depends on the time step"
+            if group.softness is not None:
+                how = f"a {type(group.softness).__name__}, for which this scheme has no rule"
             raise ValueError(
-                f"RungeKutta: {name} is softened by cfm, a spring that depends on the "
-                "time step; give it a SpringDamper, or use Rattle or SemiImplicitEuler"
+                f"RungeKutta: {name} is softened by {how}; give it a SpringDamper, or use Rattle "
+                "or SemiImplicitEuler"
             )

@@ -77,9 +77,11 @@ class SemiImplicitEuler(Scheme):
     time_of_impact: True: bounces happen when a stop or contact with `restitution` is reached within
         a step: bodies move, hit, and move on. Derivatives are those of the motion in continuous
         time (the saltation matrix), exact under constant forces. Systems that can bounce take a
-        second solve in each step. False: a bounce takes the whole step that would pass the stop,
-        and derivatives leave out the time of the bounce. Stops without restitution, soft stops and
-        stops that do not `anticipate` are the same in both cases
+        second solve in each step. Several impacts in one step are exact if they do not act on each
+        other; else gaps may open by the distance moved in a step. False: a bounce takes the whole
+        step that would pass the stop, and derivatives leave out the time of the bounce. Stops
+        without restitution, soft stops and stops that do not `anticipate` are the same in both
+        cases
 
     The following are for "rows"; with "coordinates" leave the defaults:
 

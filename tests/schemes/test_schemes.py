@@ -15,6 +15,8 @@ from jax.test_util import check_vjp
 
 from jaxjoints import (
     Armature,
+    Bushing,
+    Compliance,
     Damping,
     DryFriction,
     Fixed,
@@ -349,9 +351,18 @@ def test_rk4_refuses_what_is_not_smooth(law):
         step(system, state, dt=1e-3, scheme=RungeKutta())
 
 
-def test_rk4_refuses_joints_softened_by_cfm():
-    system, state = mechanisms.pendulum(cfm=1e-3)
-    with pytest.raises(ValueError, match="'pivot' is softened by cfm.*SpringDamper"):
+@pytest.mark.parametrize(
+    ("softness", "named"),
+    [
+        ({"cfm": 1e-3}, "cfm"),
+        ({"softness": Compliance(1e-3, damping=1.0)}, "a Compliance"),
+        ({"softness": Bushing(1e3, 1.0)}, "a Bushing"),
+    ],
+    ids=["cfm", "compliance", "bushing"],
+)
+def test_rk4_refuses_softened_joints(softness, named):
+    system, state = mechanisms.pendulum(**softness)
+    with pytest.raises(ValueError, match=f"'pivot' is softened by {named},.*SpringDamper"):
         step(system, state, dt=1e-3, scheme=RungeKutta())
 
 
