@@ -10,7 +10,8 @@ in the mean of 64 episodes without noise, which all searches share. Networks of 
 have two hidden layers of 32 in all searches.
 
 Before its trainings a search tries some settings, as many as each other search of the task, for
-`--tune` seconds each and with a seed that no training has; the trainings have the best of them.
+`--tune` seconds each and with a seed that no training has; the trainings have the best of them, or
+with `--tune 0` the first.
 Gradients and evolution lower their rate of learning as they go on, so each time is that of a search
 of its own, as long as that. PPO's rate is constant: its policy is evaluated as it goes on.
 Trainings that `--out` has already are not run again. PPO needs the extra `brax`.
@@ -39,13 +40,13 @@ HOPPER = {
     **{"discounting": 0.99, "reward_scaling": 0.1},
 }
 TRIES = {
-    "gradients": [{}, {"rate": 2e-2}],
+    "gradients": [{}, {"discount": 0.9}],
     "PPO": [
+        HOPPER | {"learning_rate": 1e-3},
         {
             **{"batch_size": 256, "num_minibatches": 8, "unroll_length": 5},
             **{"num_updates_per_batch": 4, "discounting": 0.97, "learning_rate": 3e-4},
         },
-        HOPPER | {"learning_rate": 1e-3},
     ],
     "evolution": [{}, {"rate": 5e-2}],
 }
@@ -235,7 +236,7 @@ def summarize(trainings, seconds):
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
-def draw(trainings, path):
+def draw(trainings, seconds, path):
     """A plot for each task: return against processor time, a line for each seed."""
     import matplotlib
 
@@ -243,10 +244,10 @@ def draw(trainings, path):
     import matplotlib.pyplot as plt
 
     names = list(dict.fromkeys(training["task"] for training in trainings))
-    lines = -(-len(names) // 2)
-    figure, axes = plt.subplots(
-        *(lines, min(len(names), 2)), figsize=(8, 3 * lines), layout="constrained", squeeze=False
-    )
+    columns = len(names) if len(names) < 4 else 2
+    lines = -(-len(names) // columns)
+    size = {"figsize": (max(3.2 * columns, 6), 2.9 * lines), "layout": "constrained"}
+    figure, axes = plt.subplots(lines, columns, squeeze=False, **size)
     labels = {}
     for (name, search), ones in groups(trainings).items():
         plot = axes.flat[names.index(name)]
@@ -257,7 +258,8 @@ def draw(trainings, path):
     for name, plot in zip(names, axes.flat, strict=False):
         plot.set(title=name, xscale="log")
         plot.grid(color="0.92")
-        plot.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        plot.set_xticks(seconds, [f"{x:g}" for x in seconds])
+        plot.minorticks_off()
     for plot in axes.flat[len(names) :]:
         plot.set_axis_off()
     figure.supxlabel("processor time of one core after compilation [s]", fontsize="medium")
@@ -275,7 +277,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, help="JSON of all trainings, which is added to")
     parser.add_argument("--picture", help="PNG of the curves")
-    parser.add_argument("--tune", type=float, default=5.0, help="seconds of each try")
+    parser.add_argument("--tune", type=float, default=5.0, help="seconds of each try; 0 for none")
     options = parser.parse_args()
     names, searches = options.tasks.split(","), options.searches.split(",")
     seconds, trainings = [float(x) for x in options.seconds.split(",")], []
@@ -285,7 +287,7 @@ def main():
     for name in names:
         for search in searches:
             left = [x for x in range(options.seeds) if (name, search, x) not in there]
-            number = tuned(name, search, options.tune) if left else 0
+            number = tuned(name, search, options.tune) if left and options.tune else 0
             for seed in left:
                 trainings.append(trained(name, search, seed, number, seconds))
                 if options.out:
@@ -293,7 +295,7 @@ def main():
             jax.clear_caches()
     summarize(trainings, seconds)
     if options.picture:
-        draw(trainings, options.picture)
+        draw(trainings, seconds, options.picture)
 
 
 if __name__ == "__main__":
