@@ -57,8 +57,8 @@ SENTENCES = {
 class Plan:
     """Controls for a problem, and the motion that they cause; `print` says how the search ended.
 
-    `rollout(system, start, plan.control, dt=dt, substeps=substeps)` is that motion. The batch axis
-    of the problem, where it has one, is at the end.
+    `rollout(system, start, plan.control, dt=dt, substeps=substeps, scheme=problem.scheme)` is that
+    motion. The batch axis of the problem, where it has one, is at the end.
 
     u: efforts of the actuated coordinates [N or N m], shape (horizon, actuated, *batch)
     control: the same for `rollout`
