@@ -4,8 +4,8 @@
 
 Tasks with few impacts are trained by gradients (`learning.short_horizon`), the others by Brax's
 PPO. Both train a network with tanh between its layers. Of PPO's the one with the highest return on
-the way is stored. The return is then measured anew, by 64 episodes with other keys. Processor times
-are without compilation: the median interval between evaluations times their number.
+the way is stored, with steps and time until then. The return is measured anew, by 64 episodes with
+other keys. Processor times are without compilation: the median interval times their number.
 """
 
 import argparse
@@ -38,7 +38,7 @@ HIDDEN = (64, 64)
 SEARCHES = {
     "cart_pole": ("ppo", {"num_timesteps": 300_000} | QUICK),
     "swing_up": ("ppo", {"num_timesteps": 2_000_000} | QUICK),
-    "four_bar_leg": ("ppo", {"num_timesteps": 921_600}),
+    "four_bar_leg": ("gradients", {"iterations": 150}),
     "finger": ("gradients", {"iterations": 400}),
     "gripper": ("ppo", {"num_timesteps": 921_600}),
     "stewart_platform": ("gradients", {"iterations": 200}),
@@ -65,20 +65,21 @@ def folded(normalizer, policy):
     return {"layers": [tuple(map(jnp.asarray, x)) for x in layers], "spread": jnp.asarray(spread)}
 
 
-def by_ppo(task, clock, settings):
-    """The best of the policies that Brax's PPO has at its evaluations, and all its steps."""
+def by_ppo(task, settings, clock, store):
+    """Brax's PPO; stores the policy of each evaluation that earns more than all before."""
     from jaxjoints.environments.brax import BraxEnvironment
     from support.brax_training import networks, ppo
 
-    best, last = (-np.inf, None), 0
+    best = -np.inf
 
     def evaluate(steps, _, networks):
-        nonlocal best, last
-        parameters, last = folded(*networks[:2]), int(steps)
+        nonlocal best
+        parameters = folded(*networks[:2])
         mean = float(returns(task, parameters, key=2).mean())
         print(f"| {steps:,} | {mean:.1f} | {clock():.0f} |", flush=True)
-        if mean > best[0]:
-            best = mean, parameters
+        if mean > best:
+            best = mean
+            store(parameters, int(steps))
 
     made = partial(
         networks.make_ppo_networks,
@@ -95,11 +96,10 @@ def by_ppo(task, clock, settings):
         policy_params_fn=evaluate,
         **PPO | settings,
     )
-    return best[1], last
 
 
-def by_gradients(task, clock, settings):
-    """What `learning.short_horizon` finds, and all its steps."""
+def by_gradients(task, settings, clock, store):
+    """`learning.short_horizon`; stores what it finds."""
 
     def report(iteration, _, reward):
         seconds = clock()
@@ -108,14 +108,14 @@ def by_gradients(task, clock, settings):
 
     options = {"hidden": HIDDEN, "report": report} | settings
     found = learning.short_horizon(task, jax.random.key(0), **options)
-    return found.parameters, int(found.steps[-1])
+    store(found.parameters, int(found.steps[-1]))
 
 
 TRAINERS = {"ppo": by_ppo, "gradients": by_gradients}
 
 
-def trained(name, changes):
-    """The policy of one training, as `policies.load` gives it."""
+def train(name, path, changes):
+    """One training, whose policy is stored as `policies.load` reads it."""
     task, (search, settings) = environments.make(name), SEARCHES[name]
     times = [time.process_time()]
 
@@ -124,14 +124,19 @@ def trained(name, changes):
         times.append(time.process_time())
         return times[-1] - times[0]
 
+    def store(parameters, steps):
+        # Of the first interval compilation takes most.
+        lasted = np.diff(times[1:])
+        seconds = float(np.median(lasted) * len(lasted)) if len(lasted) else 0.0
+        earned = returns(task, parameters)
+        found = {"return": float(earned.mean()), "spread": float(earned.std())}
+        found |= {"steps": steps, "processor": seconds, "search": search}
+        models.save(path, parameters=parameters, **found)
+        told = f"return {earned.mean():.1f} of other episodes, {seconds:.0f} s"
+        print(f"{name} is stored: {told}", flush=True)
+
     print(f"{name}, {search}\n| steps | return | processor [s] |\n|---|---|---|", flush=True)
-    parameters, steps = TRAINERS[search](task, clock, settings | changes)
-    # Of the first interval compilation takes most.
-    seconds = float(np.median(np.diff(times[1:])) * (len(times) - 2))
-    earned = returns(task, parameters)
-    found = {"return": float(earned.mean()), "spread": float(earned.std())}
-    found |= {"steps": steps, "processor": seconds, "search": search}
-    return {"parameters": parameters} | found
+    TRAINERS[search](task, settings | changes, clock, store)
 
 
 def given(text):
@@ -148,10 +153,7 @@ def main():
     options = parser.parse_args()
     options.folder.mkdir(exist_ok=True)
     for name in options.tasks:
-        found = trained(name, options.settings)
-        models.save(options.folder / f"{name}.npz", **found)
-        told = f"{found['return']:.1f}, {found['steps']} steps, {found['processor']:.0f} s"
-        print(f"{name} is stored: return of other episodes {told}", flush=True)
+        train(name, options.folder / f"{name}.npz", options.settings)
         jax.clear_caches()
 
 
