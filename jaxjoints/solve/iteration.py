@@ -29,7 +29,8 @@ from .problem import (
     speeds,
 )
 
-# Residual below which a step that enlarges it is rejected, as a share of the speeds that cancel.
+# Residual below which a step that does not lower it is rejected, as a share of the speeds that
+# cancel.
 NEARLY_SOLVED = 1e-9
 # Floor of a law's compliance, as a share of the mobility of its row: of all laws; of contacts with
 # friction; of contacts with friction where no impulse of the last step anchors them.
@@ -234,7 +235,7 @@ def iterated(
         left, size = residual(problem, laws, at, speed)
         # Solved environments stay as they are, so that results do not depend on the batch. A step
         # from a nearly solved point is taken only if it lowers the residual.
-        worse = ~now.fresh & (left > now.residual) & (now.residual <= NEARLY_SOLVED * size)
+        worse = ~now.fresh & (left >= now.residual) & (now.residual <= NEARLY_SOLVED * size)
         taken = now.wanted & ~worse
         point, speed, left = _chosen(
             taken, (point, speed, left), (now.point, now.speed, now.residual)

@@ -36,7 +36,6 @@ from .bounds import (
 from .cone import Slip, Turn
 from .linear import scaled_system, solve_from
 from .problem import (
-    SOLVED,
     RowProblem,
     RowStructure,
     cancelling,
@@ -48,6 +47,9 @@ from .problem import (
 
 # Trials of the line search: each narrows the interval in which the best length lies.
 TRIALS = 8
+# Speed by which a law may leave its bound without being released, as a share of the speeds that
+# cancel: rounding of a row that a lock or other laws hold.
+SLACK = {4: 3e-6, 8: 1e-13}
 
 
 class Point(NamedTuple):
@@ -113,7 +115,7 @@ def newton_step(
     share = jnp.where(stiff, odds / safe, 0.0)
     rest = jnp.where(stiff, rows.others(stiffness, odds) / safe, 1.0)
     change = share * rows.others(dΛ + linear, remainders) - rest * remainders
-    slack = stop_gradient(SOLVED[Λ.dtype.itemsize] * cancelling(problem, at.impulse))
+    slack = stop_gradient(SLACK[Λ.dtype.itemsize] * cancelling(problem, impulse))
     ahead = rows.at_laws(ahead)
     positions = moved(laws, U, a, λ + laws.sign * change, ahead, slack[None])
     return Point(impulse, positions if slip is None else slip.positions_back(cones, positions))

@@ -10,6 +10,7 @@ import pytest
 import jaxjoints as jj
 from jaxjoints.assembly.impulses import start_impulses
 from jaxjoints.assembly.layout import layout
+from jaxjoints.laws.transmissions import Weighted
 from jaxjoints.model.kinematics import with_world
 from jaxjoints.solve.bounds import potential, slope, stacked
 from jaxjoints.solve.forces import Bound
@@ -115,6 +116,37 @@ def test_dry_friction_stays_in_its_box():
     np.testing.assert_allclose(
         np.asarray(impulse)[slips], -most * np.sign(np.asarray(u)[slips]), atol=ROUNDING
     )
+
+
+def test_dry_friction_of_a_held_value_is_solved():
+    """Rounding of the speed neither releases the friction nor lets it take all of the load.
+
+    The tendon of a finger is held, while a spring pulls it by more than its dry friction.
+    """
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, -9.81))
+    parent = jj.WORLD
+    for name, mass, height in (("proximal", 0.05, 0.0), ("distal", 0.02, -0.06)):
+        body = world.body(name, mass=mass, inertia=(1e-5, 1e-5, 1e-5), com=(0.0, 0.01, -0.03))
+        world.joint(
+            name, jj.Hinge((1.0, 0.0, 0.0)), child=body, parent=parent, frame_D=(0.0, 0.0, height)
+        )
+        parent = body
+    tendon, ends = Weighted(np.array([0.4, 0.4])), ["proximal", "distal"]
+    world.transmission("held", tendon, joints=ends)
+    forces = [jj.SpringDamper(3.0, rest=0.2), jj.DryFriction(0.4)]
+    world.transmission("rough", tendon, joints=ends, laws=forces)
+    system, state = world.build()
+    gravity = np.outer([0.0, 0.0, -9.81], np.linspace(0.5, 1.5, ENVIRONMENTS))
+    system = jj.replace(system, gravity=jnp.asarray(gravity))
+    _, (ok, residual) = jj.rollout(
+        system,
+        jj.replicate(state, ENVIRONMENTS),
+        dt=2e-3,
+        steps=20,
+        record=lambda _, info: (info.ok, info.residual),
+    )
+    assert ok.all()
+    assert np.max(residual) < ROUNDING
 
 
 def test_slopes_of_a_box_are_mirror_images_and_never_negative():
