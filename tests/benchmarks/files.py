@@ -2,7 +2,7 @@
 
     python tests/benchmarks/files.py FOLDER… [--only PART,PART] [--without PART,PART]
         [--simulate PART,PART] [--floating PART,PART] [--seconds 0.5]
-        [--speed PART,PART] [--batch 16] [--out files.json] [--table files.md]
+        [--speed PART,PART] [--batch 64] [--minutes 40] [--out files.json] [--table files.md]
 
 FOLDER: where a package is unpacked; its *.urdf, and its *.xml that MuJoCo's models begin in. Each
 is loaded with the whole package as roots. PART: of the path of a file in its package; "" is part
@@ -13,16 +13,20 @@ controls at 0 and the contacts of the file, in its time step or in 2 ms. A URDF 
 --floating starts with its lowest point on a ground; others stand in the world, without contacts.
 All but those on a ground move beside MuJoCo's, if it loads the file with the same freedoms.
 
-Files with a part of --speed move likewise in float32, as a --batch that is compiled fully. Steps of
-all environments are counted per second of processor time, beside MuJoCo's.
+Files with a part of --speed move likewise in float32, without that ground, as a --batch that is
+compiled fully and whose gravity differs by 1 %. Steps of all environments are counted per second of
+processor time, in turn with MuJoCo's, the smallest files first, for at most --minutes of processor
+time. `taskset -c 0` keeps both on one core.
 
---out keeps what was found: files that are in it are not loaded or moved again. Prints the number of
-files of each package, and --table writes a line for each file.
+--out keeps what was found: files that are in it are not loaded or moved again. --table writes the
+tables of all files. Both are written after each file. Prints the numbers of each package.
 """
 
 import argparse
 import json
+import os
 import re
+import statistics
 import sys
 import time
 import warnings
@@ -48,31 +52,34 @@ GROUNDS, EVERY = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_HFIELD), 2*
 AT_REST, ABOVE = 0.05, 1e-3
 # Bodies and contacts of a file that is still simulated; least time to measure a speed [s].
 MOST_BODIES, MOST_CONTACTS, LEAST_TIME = 60, 250, 0.2
-# Contacts deeper than this are told [m].
-DEEP = 1e-3
-# Of a sentence in a table, and kinds of what is skipped in a cell.
-MOST_OF_AN_ERROR, MOST_KINDS = 130, 6
+# Of the measurement of a speed: rounds in turn, deviation of gravity in a batch as a share.
+ROUNDS, SPREAD = 3, 0.01
+# Contacts deeper than this are told, distances below this are 0 [m].
+DEEP, NEAR = 1e-3, 1e-6
+# Of a sentence, kinds of what is skipped in a cell, names of files that are refused alike.
+MOST_OF_AN_ERROR, MOST_KINDS, MOST_NAMES = 130, 6, 3
 NOT_MOVED = "not moved: "
 HEADER = (
-    *("file", "loads", "MuJoCo", "bodies", "joints", "dof", "loops", "equalities", "actuators"),
-    *("contacts", "skipped", "moves", "steps/s"),
+    *("file", "bodies", "dof", "has", "skipped", "moves", "apart [mm]"),
+    *("steps/s", "MuJoCo", "ratio"),
 )
 TITLE = """# Model files, one by one
 
-Written by `files.py`, whose [page](README.md#what-files-have-and-what-of-it-is-read) says what was
-found. "MuJoCo": whether it loads the file. "pair of geoms": contacts between bodies, which
-`contacts="all"` adds.
+Written by `files.py`. Its [page](README.md#what-files-have-and-what-of-it-is-read) says what was
+found, how and when. All files in the tables load.
 
-"moves": whether all steps of 0.5 s are solved, in float64, without controls; the largest speed of a
-body at the end, "rests" below 5 cm/s; how deep contacts are, where more than 1 mm; how far the
-centres of mass are from MuJoCo's, and how far they went. "on a ground": with its lowest point on it
-at first.
-
-"steps/s": of 16 environments in float32, per second of processor time, then MuJoCo's.
+* **Skipped.** "pair of geoms": contacts between bodies, which `contacts="all"` adds.
+* **Moves**, with all controls at 0, in float64: the largest speed of a body after 0.5 s, "rests"
+  below 5 cm/s; "on a ground": with its lowest point on it at first; steps that are not solved, and
+  contacts that are more than 1 mm deep. Empty: not tried.
+* **Apart.** Largest distance of a centre of mass from MuJoCo's, and how far bodies went. 0: below
+  1 µm.
+* **Steps/s** of 64 environments in float32 and of MuJoCo in float64, per second of processor time
+  on one core; the ratio of both, measured in turn. Here URDFs stand in the world, without a ground.
 """
 SUMMARY = (
     *("package", "files", "load", "refused, MuJoCo too", "refused, MuJoCo loads"),
-    *("simulated", "all steps solved", "at rest", "too large"),
+    *("simulated", "all steps solved", "at rest", "too large", "speeds", "median ratio"),
 )
 
 
@@ -146,7 +153,7 @@ def kinds(sentences):
     for sentence in sentences:
         times = re.search(r"\((\d+) times", sentence)
         pairs = re.match(r"contact of (\d+) pairs of geoms(.*)", sentence)
-        word = re.sub(r" '[^']*'", "", re.split(r" \(|[,:;]", sentence)[0])
+        word = re.split(r" \(|[,:;]", re.sub(r" '[^']*'", "", sentence))[0]
         if pairs:
             rest = pairs[2].split(",")[0].split(";")[0]
             word, count = f"pair of geoms{rest}", int(pairs[1])
@@ -300,21 +307,30 @@ def apart(m, model, system, end, steps):
     return float(most)
 
 
-def race(path, folder, floating, seconds, batch):
-    """Steps per second of processor time: of a batch in float32, and of MuJoCo."""
+def race(path, folder, seconds, batch):
+    """Steps per second of processor time: of a batch in float32, and of MuJoCo in turn."""
+    begin = time.process_time()
     with jax.enable_x64(False):
-        _, system, state, run, m = ready(path, folder, floating, seconds)
+        _, system, state, run, m = ready(path, folder, False, seconds)
         steps, run, state = run.keywords["steps"], jax.jit(run), jj.replicate(state, batch)
+        # Environments differ, so that a batch waits for its slowest as it does in use.
+        share = 1 + SPREAD * np.random.default_rng(0).normal(size=batch)
+        gravity = np.asarray(system.gravity)[:, None] * share
+        system = jj.replace(system, gravity=np.asarray(gravity, np.float32))
         _, (ok, *_) = jax.block_until_ready(quietly(run, system, state))
-        row = {
-            "ok": float(ok.mean()),
-            "steps/s": batch * steps / taken(lambda: jax.block_until_ready(run(system, state))),
-        }
-    if m is not None:
-        d = mujoco.MjData(m)
-        row["MuJoCo"] = steps / taken(
-            lambda: (mujoco.mj_resetData(m, d), mujoco.mj_step(m, d, steps))
-        )
+        row = {"ok": float(ok.mean()), "compilation": time.process_time() - begin}
+        ours, theirs = [], []
+        for _ in range(ROUNDS):
+            ours.append(batch * steps / taken(lambda: jax.block_until_ready(run(system, state))))
+            if m is not None:
+                d = mujoco.MjData(m)
+                theirs.append(
+                    steps / taken(lambda: (mujoco.mj_resetData(m, d), mujoco.mj_step(m, d, steps)))  # noqa: B023
+                )
+    row["steps/s"] = statistics.median(ours)
+    if theirs:
+        row["MuJoCo"] = statistics.median(theirs)
+        row["ratio"] = statistics.median(x / y for x, y in zip(ours, theirs, strict=True))
     return row
 
 
@@ -331,45 +347,98 @@ def motion(moved):
     """How a file moved, as a cell."""
     if "failed" in moved:
         return moved["failed"][:MOST_OF_AN_ERROR]
-    words = ["ok" if moved["ok"] == 1 else f"**ok in {moved['ok']:.1%}**"]
-    words.append("rests" if moved["speed"] < AT_REST else f"{moved['speed']:.2g} m/s")
+    words = ["rests" if moved["speed"] < AT_REST else f"{moved['speed']:.2g} m/s"]
     if moved["ground"]:
-        words.append("on a ground")
+        words[0] += " on a ground"
+    if moved["ok"] < 1:
+        words.append(f"**{1 - moved['ok']:.1%} of the steps unsolved**")
     if moved.get("gap", 0) < -DEEP:
         words.append(f"{-1e3 * moved['gap']:.2g} mm deep")
+    return ", ".join(words)
+
+
+def distance(moved):
+    """How far a file is from MuJoCo's, and how far it went, as a cell [mm]."""
     if moved.get("apart") == np.inf:
-        words.append("unstable in MuJoCo")
-    elif "apart" in moved:
-        words.append(f"{moved['apart']:.1g} m of {moved['moved']:.1g} m from MuJoCo")
-    return "; ".join(words)
+        return "MuJoCo is unstable"
+    if "apart" not in moved:
+        return ""
+    far, way = (
+        0 if moved[k] < NEAR else float(f"{1e3 * moved[k]:.1g}") for k in ("apart", "moved")
+    )
+    return f"{far:g} of {way:g}"
 
 
 def speed(raced):
-    """How fast a file moved, as a cell."""
+    """How fast a file moved, as cells: here, in MuJoCo, the ratio."""
     if "failed" in raced:
-        return raced["failed"][:MOST_OF_AN_ERROR]
-    speeds = (float(f"{raced[name]:.2g}") for name in ("steps/s", "MuJoCo") if name in raced)
-    words = [f"{x:,.0f}" for x in speeds]
-    return "; ".join([*words, *([f"**ok in {raced['ok']:.1%}**"] if raced["ok"] < 1 else [])])
+        return [raced["failed"][:MOST_OF_AN_ERROR], "", ""]
+    cells = [
+        f"{float(f'{raced[k]:.2g}'):,.0f}" if k in raced else "" for k in ("steps/s", "MuJoCo")
+    ]
+    if raced["ok"] < 1:
+        cells[0] += f", **{1 - raced['ok']:.1%} unsolved**"
+    return [*cells, f"{raced['ratio']:.2g}" if "ratio" in raced else ""]
+
+
+def parts(row):
+    """What a file has besides bodies, as a cell."""
+    motors, servos = row["actuators"] - row["servos"], row["servos"]
+    numbers = {
+        "motor": motors,
+        "servo": servos,
+        "loop": row["loops"],
+        "equality": row["transmissions"],
+        "contact": row["contacts"],
+    }
+    several = {"equality": "equalities"}
+    return ", ".join(
+        f"{n} {word if n == 1 else several.get(word, word + 's')}"
+        for word, n in numbers.items()
+        if n
+    )
 
 
 def line(name, row):
-    """A file as a line of Markdown."""
-    theirs = row["mujoco"]
-    loads = "no" if "error" in theirs else "yes"
-    if "error" in row:
-        cells = [name, row["error"][:MOST_OF_AN_ERROR], loads, *[""] * (len(HEADER) - 3)]
-        return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    """A file with bodies as a line of Markdown."""
+    theirs, moved = row["mujoco"], row.get("motion")
     dof = str(row["dof"])
     # A single object moves freely here, and stands in MuJoCo.
     if theirs.get("dof", row["dof"]) not in (row["dof"], row["dof"] - FREE):
         dof += f" (MuJoCo {theirs['dof']})"
-    drives = f"{row['actuators']} ({row['servos']} servos)" if row["actuators"] else "0"
-    numbers = [row["bodies"], row["joints"], dof, row["loops"], row["transmissions"], drives]
-    cells = [name, "yes", loads, *numbers, row["contacts"], kinds(row["skipped"])]
-    cells += [motion(row["motion"]) if "motion" in row else ""]
-    cells += [speed(row["race"]) if "race" in row else ""]
+    cells = [name, row["bodies"], dof, parts(row), kinds(row["skipped"])]
+    cells += [motion(moved), distance(moved)] if moved else ["", ""]
+    cells += speed(row["race"]) if "race" in row else ["", "", ""]
+    if "error" in theirs:
+        cells[-2] = "refuses"
     return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
+
+
+def section(package, rows):
+    """The files of a package: a table, those without a body, those that are refused."""
+    folder = os.path.commonpath([os.path.dirname(name) for name in rows])
+    short = {name: os.path.relpath(name, folder) for name in rows}
+    moving = [line(short[name], row) for name, row in rows.items() if row.get("bodies")]
+    bare = [short[name] for name, row in rows.items() if row.get("bodies") == 0]
+    refused = {}
+    for name, row in rows.items():
+        if "error" in row:
+            here = "" if "error" in row["mujoco"] else " MuJoCo loads it."
+            # The file that the error names may be one that this file includes.
+            cause = re.sub(r"^[^ ]+, line \d+, ", "", row["error"])
+            kind = re.sub(r" ?'[^']*'", "", cause) + here
+            refused.setdefault(kind, (cause, here, []))[-1].append(short[name])
+    below = f"Below `{folder}`.\n\n" if folder else ""
+    text = f"## {package}\n\n{below}{table(HEADER, moving)}\n"
+    if bare:
+        text += f"\nNothing moves in {len(bare)}: {', '.join(bare)}.\n"
+    if refused:
+        text += "\nRefused, by MuJoCo too where nothing else is said:\n\n"
+    for cause, here, names in refused.values():
+        shown, more = names[:MOST_NAMES], len(names) - MOST_NAMES
+        shown += [f"{more} more"] if more > 0 else []
+        text += f"* {', '.join(shown)}: {cause[:MOST_OF_AN_ERROR].rstrip('.')}.{here}\n"
+    return text
 
 
 def table(header, lines):
@@ -389,8 +458,17 @@ def summary(package, rows):
         sum(moved.get("ok") == 1 for moved in motions),
         sum(moved.get("speed", AT_REST) < AT_REST for moved in motions),
         sum(moved.get("failed", "").startswith(NOT_MOVED) for moved in motions),
+        sum("steps/s" in row.get("race", {}) for row in rows),
     ]
+    ratios = [row["race"]["ratio"] for row in rows if "ratio" in row.get("race", {})]
+    numbers.append(f"{statistics.median(ratios):.2g}" if ratios else "")
     return f"| {' | '.join(map(str, [package, *numbers]))} |"
+
+
+def size(file):
+    """Of a file, for the order in which files move."""
+    row = file[-1]
+    return row.get("dof", 0) + row.get("contacts", 0)
 
 
 def main():
@@ -400,7 +478,8 @@ def main():
     for name in ("only", "without", "simulate", "floating", "speed"):
         parser.add_argument(f"--{name}", type=lambda parts: parts.split(","), default=[])
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
     options = parser.parse_args()
@@ -410,38 +489,47 @@ def main():
     def keep():
         if options.out is not None:
             options.out.write_text(json.dumps(packages, indent=1), encoding="utf-8")
+        if options.table is not None:
+            sections = [section(*item) for item in packages.items()]
+            options.table.write_text("\n".join([TITLE, *sections]), encoding="utf-8")
 
-    for folder in options.folders:
-        rows = packages.setdefault(version(folder.resolve()), {})
-        for name, path in models(folder.resolve(), options.only or [""], options.without):
+    files = []
+    for folder in map(Path.resolve, options.folders):
+        rows = packages.setdefault(version(folder), {})
+        for name, path in models(folder, options.only or [""], options.without):
             if name not in rows:
-                rows[name] = examine(path, folder.resolve())
+                rows[name] = examine(path, folder)
                 keep()
-            row = rows[name]
-            simulated, floating, raced = (
-                bool(row.get("bodies")) and any(part in name for part in parts)
-                for parts in (options.simulate, options.floating, options.speed)
-            )
-            start = path, folder.resolve(), floating, options.seconds
-            for kind, wanted, function, cell in (
-                ("motion", simulated, partial(move, *start), motion),
-                ("race", raced, partial(race, *start, options.batch), speed),
-            ):
-                if wanted and kind not in row:
-                    try:
-                        row[kind] = function()
-                    except Exception as error:  # noqa: BLE001 - the next file moves all the same
-                        row[kind] = {"failed": sentence(error)}
-                    print(f"{name}: {cell(row[kind])}", flush=True)
-                    keep()
-                    jax.clear_caches()
+            files.append((name, path, folder, rows[name]))
+
+    def add(kind, wanted, function, cell):
+        """What a function finds of the files that have a wanted part, the smallest first."""
+        begin = time.process_time()
+        for name, path, folder, row in sorted(files, key=size):
+            chosen = row.get("bodies") and any(part in name for part in wanted)
+            if not chosen or kind in row:
+                continue
+            if time.process_time() - begin > 60 * options.minutes:
+                break
+            try:
+                row[kind] = function(name, path, folder)
+            except Exception as error:  # noqa: BLE001 - the next file moves all the same
+                row[kind] = {"failed": sentence(error)}
+            print(f"{name}: {cell(row[kind])}", flush=True)
+            keep()
+            jax.clear_caches()
+
+    def moves(name, path, folder):
+        floating = any(part in name for part in options.floating)
+        return move(path, folder, floating, options.seconds)
+
+    def races(_, path, folder):
+        return race(path, folder, options.seconds, options.batch)
+
+    add("motion", options.simulate, moves, motion)
+    add("race", options.speed, races, lambda raced: " ".join(speed(raced)))
+    keep()
     print(table(SUMMARY, [summary(name, list(rows.values())) for name, rows in packages.items()]))
-    if options.table is not None:
-        parts = [
-            f"## {package}\n\n{table(HEADER, [line(*item) for item in rows.items()])}\n"
-            for package, rows in packages.items()
-        ]
-        options.table.write_text("\n".join([TITLE, *parts]), encoding="utf-8")
 
 
 if __name__ == "__main__":

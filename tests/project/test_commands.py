@@ -59,7 +59,7 @@ SMALLEST = {
         Run(
             "ASSETS DATA --only inverted_pendulum,panda_arm --without double"
             " --simulate pendulum,panda --floating none --speed pendulum --seconds 0.01 --batch 2"
-            " --out OUT.json --table OUT.md",
+            " --minutes 1 --out OUT.json --table OUT.md",
             ("gymnasium", "mujoco", "defusedxml"),
         )
     ],
