@@ -16,7 +16,7 @@ PAGE = FOLDER / "data" / "policies" / "README.md"
 MOST_BYTES = 100_000
 # Tasks without a stored policy, and why.
 WITHOUT = dict.fromkeys(
-    ("ant", "biped", "four_bar_leg", "gripper", "half_cheetah", "stewart_platform"),
+    ("ant", "biped", "gripper", "half_cheetah", "stewart_platform"),
     "its training has not ended",
 ) | {
     "humanoid": "its training takes hours on two cores",
