@@ -43,8 +43,6 @@ from .forces import Bound
 
 # Largest R that the smoothing gives a law with `upper`, as a share of the mobility of the row.
 SOFTEST = 1e6
-# Relative difference up to which the impulse of a barrier and the impulse of its speed agree.
-AGREEING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -268,11 +266,6 @@ def slope(law: Potential, U: Array) -> Array:
     return _rounded(law, U, 1 / law.resistance)[1]
 
 
-def sharp_value(law: Potential, U: Array) -> Array:
-    """λ at a position without smoothing."""
-    return _directed(law, U, lambda ρ: (jnp.clip(ρ, law.lower, law.upper),))[0]
-
-
 def tangent(law: Potential, U: Array, a: Array, u: Array) -> Array:
     """λ at the speed u on the tangent of the law at U, whose slope is a."""
     return value(law, U) + a * (position(law, u) - U)
@@ -292,16 +285,7 @@ def moved(law: Potential, U: Array, a: Array, λ: Array, u: Array, slack: Array)
     low = (U <= law.lower) & (by_speed > law.lower) & (by_speed <= law.lower + room)
     high = (U >= law.upper) & (by_speed < law.upper) & (by_speed >= law.upper - room)
     by_speed = jnp.where(low, law.lower, jnp.where(high, law.upper, by_speed))
-    found = jnp.where(steep, by_impulse, by_speed)
-    if law.barrier is None:
-        return found
-    # A barrier uses both, since its speed alone would make U oscillate. Where both agree, it uses
-    # the impulse.
-    barrier = (law.barrier > 0) & jnp.isinf(law.upper) & jnp.isfinite(law.lower)
-    by_both = likely(law, λ, u)
-    agree = jnp.abs(value(law, by_both) - λ) < AGREEING * λ
-    alone = λ - law.barrier / (law.resistance * jnp.where(agree, λ, 1.0))
-    return jnp.where(barrier, jnp.where(agree, alone, by_both), found)
+    return jnp.where(steep, by_impulse, by_speed)
 
 
 def likely(law: Potential, λ: Array, u: Array) -> Array:

@@ -27,7 +27,6 @@ from .bounds import (
     in_cone,
     moved,
     of_partners,
-    sharp_value,
     slope,
     tangent,
     total,
@@ -47,6 +46,8 @@ from .problem import (
 
 # Trials of the line search: each narrows the interval in which the best length lies.
 TRIALS = 8
+# Slope at which a trial is close enough, as a share of the slope at the start of the step.
+CLOSE = 0.1
 # Speed by which a law may leave its bound without being released, as a share of the speeds that
 # cancel: rounding of a row that a lock or other laws hold.
 SLACK = {4: 3e-6, 8: 1e-13}
@@ -155,8 +156,9 @@ def step_length(
 
     The slope of the sum along the step is piecewise linear. The search keeps two lengths: at the
     first the sum falls, at the second it rises. The next trial is the corner between them that is
-    nearest to the zero of the secant, until no corner is left between them. Steps of smoothed laws
-    are whole.
+    nearest to the zero of the secant, until no corner is left between them. Round cones and
+    smoothed laws bend the slope. There the zero of the secant is the next trial, until the slope is
+    nearly 0.
     """
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, at.impulse)
     du, dΛ = coordinate_rows(problem, ahead) - u, coordinate_rows(problem, to.impulse) - Λ
@@ -168,10 +170,12 @@ def step_length(
 
     def rise(length: Array) -> Array:
         # Stored: XLA does not vectorize a kernel that both computes and sums.
-        forces = materialize(push * sharp_value(laws, U + length[None] * dU))
+        forces = materialize(push * value(laws, U + length[None] * dU))
         return constant + length * linear - jnp.sum(forces, axis=0)
 
     corners = _corners(laws, U, dU)
+    # Round cones, and smoothed laws, bend the slope between corners.
+    bent = bool(laws.rows.across) or laws.barrier is not None
 
     def narrow(search: _Search) -> _Search:
         found = rise(search.length)
@@ -183,18 +187,17 @@ def step_length(
             jnp.where(below, search.rises, found),
         )
         bracket = jax.tree.map(partial(jnp.where, search.wanted), bracket, search[:4])
-        length, wanted = _next_trial(corners, *bracket)
+        length, inside = _next_trial(corners, *bracket)
         length = jnp.where(search.wanted, length, search.length)
+        wanted = inside | (jnp.abs(found) > CLOSE * jnp.abs(falls)) if bent else inside
         return _Search(*bracket, length, search.wanted & wanted, search.trials + 1)
 
     ends = jnp.zeros_like(constant), jnp.ones_like(constant)
     falls, rises = (rise(end) for end in ends)
     # The whole step where the sum falls all along, and where its change is only rounding.
     part = (falls < 0) & (rises > 0)
-    if laws.barrier is not None:
-        part &= ~jnp.any(laws.barrier > 0, axis=0)
     length, inside = _next_trial(corners, *ends, falls, rises)
-    first = _Search(*ends, falls, rises, length, part & inside, 0)
+    first = _Search(*ends, falls, rises, length, part & (inside | bent), 0)
 
     def wanted(search: _Search) -> Array:
         return jnp.any(search.wanted) & (search.trials < TRIALS)
