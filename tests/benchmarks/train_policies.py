@@ -41,7 +41,7 @@ SEARCHES = {
     "four_bar_leg": ("gradients", {"iterations": 150}),
     "finger": ("gradients", {"iterations": 400}),
     "gripper": ("ppo", {"num_timesteps": 921_600}),
-    "stewart_platform": ("gradients", {"iterations": 200}),
+    "stewart_platform": ("ppo", {"num_timesteps": 1_500_000} | QUICK),
     "hopper": ("ppo", {"num_timesteps": 2_560_000, "learning_rate": 1e-3}),
     "biped": ("ppo", {"num_timesteps": 2_000_000}),
     "half_cheetah": ("ppo", {"num_timesteps": 2_000_000}),
