@@ -18,11 +18,29 @@ def take(x: Array, index: np.ndarray, axis: int) -> Array:
     """Items at constant places."""
     if not len(index):
         return lax.slice_in_dim(x, 0, 0, axis=axis)
-    ranges = np.split(index, np.flatnonzero(np.diff(index) != 1) + 1)
-    if len(ranges) > MOST_RANGES:
+    runs = _runs(index)
+    if len(runs) > MOST_RANGES:
         return x.at[(slice(None),) * axis + (index,)].get(mode="promise_in_bounds")
-    parts = [lax.slice_in_dim(x, int(r[0]), int(r[-1]) + 1, axis=axis) for r in ranges]
+    parts = []
+    for first, step, count in runs:
+        part = lax.slice_in_dim(x, first, first + (count - 1) * step + 1, axis=axis)
+        # Of one item many times, such as the world, XLA sees what it is and who does not need it.
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        parts.append(part if step else jnp.broadcast_to(part, shape))
     return parts[0] if len(parts) == 1 else lax.concatenate(parts, axis)
+
+
+def _runs(index: np.ndarray) -> list[tuple[int, int, int]]:
+    """Places as runs of consecutive or of equal ones: first place, step (1 or 0), how many."""
+    runs, at = [], 0
+    while at < len(index):
+        step = int(not (at + 1 < len(index) and index[at + 1] == index[at]))
+        end = at + 1
+        while end < len(index) and index[end] - index[end - 1] == step:
+            end += 1
+        runs.append((int(index[at]), step, end - at))
+        at = end
+    return runs
 
 
 def looked_up(x: Array, index: np.ndarray, shape: tuple[int, ...]) -> Array:

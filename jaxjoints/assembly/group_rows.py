@@ -124,7 +124,7 @@ def of_members(
 ) -> tuple[JointGroup, JointKinematics]:
     """The joints of a part, and their kinematics."""
     group, joint = mechanism.system.groups[part.group], kinematics.joints[part.group]
-    if part.members is None:
+    if len(part.members) == len(group.joints):
         return group, joint
     members, batch = np.array(part.members), mechanism.inverse_mass.ndim - 1
     group, joint = jax.tree.map(lambda x: take(x, members, x.ndim - 1 - batch), (group, joint))

@@ -12,7 +12,6 @@ from ..couplings.contact import NORMAL
 from ..couplings.nonholonomic import extra_rows
 from ..laws.law import Law, by_row_law
 from ..model.articulation import Articulation
-from ..model.kinematics import Mechanism, prepare
 from ..model.system import System
 from ..solve.bodies import paths
 from ..solve.forces import Bound, Hard, Latch, Linear
@@ -86,12 +85,11 @@ class Slot:
 class Part:
     """Members of a group that have the same rows.
 
-    group: number of the group in `System.all_groups`; members: places in the group of a
-        `Mechanism`, None for all members
+    group: number of the group in `System.all_groups`; members: places in the group
     """
 
     group: int
-    members: tuple[int, ...] | None = None
+    members: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,6 @@ class Layout:
     groups: rows of each part
     parts: the groups of `System.all_groups`; a group with tree joints held by coordinates and with
         other joints has two parts
-    orders: for each group of a `Mechanism` the order of its members, by elimination
     permutations: for each side of nodes, from the nodes of all parts to elimination order; None for
         no change
     order: the permutation of all nodes
@@ -112,12 +109,11 @@ class Layout:
     follows: whether some friction follows a normal force
     tree: further layout where coordinates hold tree joints; else None
     pairs: for each pair of bodies (`Paths.pairs`) one contact between them: its group in
-        `System.contacts`, and its place in this group of a `Mechanism`
+        `System.contacts`, and its place in this group
     """
 
     groups: tuple[GroupLayout, ...]
     parts: tuple[Part, ...]
-    orders: tuple[tuple[int, ...], ...]
     permutations: tuple[tuple[int, ...] | None, ...]
     order: tuple[int, ...] | None
     structure: RowStructure
@@ -127,10 +123,6 @@ class Layout:
     follows: bool
     tree: "TreeLayout | None" = None
     pairs: tuple[tuple[int, int], ...] = ()
-
-    def members(self, part: Part) -> tuple[int, ...]:
-        """Places of the members of a part in its group of a `Mechanism`."""
-        return part.members or tuple(range(len(self.orders[part.group])))
 
     @property
     def bounded(self) -> int:
@@ -212,11 +204,6 @@ def _facts(system: System) -> tuple["_Group", ...]:
         for group in system.contacts
     )
     return joints + transmissions + constraints + contacts
-
-
-def mechanism_of(system: System, axes: int) -> Mechanism:
-    """The system made ready for `axes` batch axes, its joints in the order of elimination."""
-    return prepare(system, axes, layout(system).orders)
 
 
 def engagement_size(system: System) -> int:
@@ -315,7 +302,7 @@ def _layout(
             members = tuple(i for i in everyone if ((g, i) in placing) is of_tree)
             if members:
                 bodies = tuple(group.bodies[i] for i in members)
-                parts.append(Part(g, None if len(members) == len(everyone) else members))
+                parts.append(Part(g, members))
                 facts.append(replace(group, bodies=bodies, of_tree=of_tree))
     rows = tuple(group.rows for group in facts)
     height = max([1, *(len(part_rows.wrenches) for part_rows in rows)])
@@ -339,19 +326,8 @@ def _layout(
     order = [acting[node] for node in way.order]
     touching = [order[way.graph + on[0]] for _, on in way.pairs]
     order += [(p, i) for p, i in nodes if facts[p].of_tree]
-    if whole is None:
-        orders = tuple(
-            tuple(i for of, i in order if of == p) or tuple(range(len(group.bodies)))
-            for p, group in enumerate(facts)
-        )
-    else:
-        orders = whole.orders
     position = {node: at for at, node in enumerate(order)}
-    # Members of a `Mechanism` stand in these orders.
-    arranged = [orders[p] if whole is None else range(len(f.bodies)) for p, f in enumerate(facts)]
     first_contact = sum(not group.touches for group in groups)
-    nodes = [(p, i) for p, part_rows in enumerate(rows) if part_rows.wrenches for i in arranged[p]]
-    acting = [(p, i) for p, i in nodes if not facts[p].of_tree]
     permutations = [
         _permutation([position[node] for node in acting], set(having)) for having, _ in way.sides
     ]
@@ -361,7 +337,7 @@ def _layout(
     for p, part_rows in enumerate(rows):
         if not part_rows.wrenches:
             continue
-        at = [position[p, i] for i in arranged[p]]
+        at = [position[p, i] for i in range(len(facts[p].bodies))]
         for coordinate in part_rows.coordinates:
             row += [part_rows.place(coordinate)] * len(at)
             node += at
@@ -373,8 +349,7 @@ def _layout(
             others = [part_rows.place(c) for c in part_rows.coordinates if c != NORMAL]
             without_error += [(r, place) for place in at for r in others]
         if facts[p].of_tree:
-            members = parts[p].members or tuple(range(len(at)))
-            for place, member in zip(at, members, strict=True):
+            for place, member in zip(at, parts[p].members, strict=True):
                 joint = number[placing[parts[p].group, member][1]]
                 along += [
                     (part_rows.place(c), place, c, joint)
@@ -397,7 +372,6 @@ def _layout(
     return Layout(
         rows,
         tuple(parts),
-        orders,
         tuple(permutations),
         _permutation([position[node] for node in nodes], set(range(len(nodes)))),
         structure,
@@ -406,7 +380,7 @@ def _layout(
         engages,
         any(law.normal is not None for group in groups for law in group.laws),
         tree,
-        tuple((parts[p].group - first_contact, arranged[p].index(i)) for p, i in touching),
+        tuple((parts[p].group - first_contact, i) for p, i in touching),
     )
 
 
@@ -528,9 +502,8 @@ def places(plan: Layout) -> dict[tuple[int, int, int], tuple[int, int]]:
     found, first = {}, 0
     for part, rows in zip(plan.parts, plan.groups, strict=True):
         if rows.wrenches:
-            members = plan.members(part)
-            for n, member in enumerate(members):
+            for n, member in enumerate(part.members):
                 for row, wrench in enumerate(rows.wrenches):
                     found[part.group, member, wrench] = row, int(position[first + n])
-            first += len(members)
+            first += len(part.members)
     return found

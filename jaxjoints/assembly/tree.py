@@ -155,15 +155,14 @@ def joint_impulses_of_tree(
         if not rows.of_tree:
             continue
         group, joint = of_members(mechanism, part, kinematics)
-        members = plan.members(part)
-        side = [sides[part.group, i] for i in members]
+        side = [sides[part.group, i] for i in part.members]
         body = np.where(side, group.parent, group.child)
         wrench = wrench_on_placed(group, joint, side, on_bodies[:, body])
         k = group.coupling.dof
-        own = take(laws[:k], np.array([number[part.group, i] for i in members]), 1)
+        own = take(laws[:k], np.array([number[part.group, i] for i in part.members]), 1)
         hold = surface(group, joint).of_rows(wrench)[: 6 - k]
         own = jnp.broadcast_to(own, (k, *hold.shape[1:]))
-        result.append((part.group, np.array(members), jnp.concatenate([hold, own])))
+        result.append((part.group, np.array(part.members), jnp.concatenate([hold, own])))
     return result
 
 
@@ -194,7 +193,7 @@ def _joints(
         if not rows.of_tree:
             continue
         group, joint = of_members(mechanism, part, kinematics)
-        own = [(part.group, i) for i in plan.members(part)]
+        own = [(part.group, i) for i in part.members]
         found += own
         side, on = [sides[at] for at in own], surface(group, joint)
         first, last = 6 - group.coupling.dof, 6

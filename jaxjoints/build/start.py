@@ -19,7 +19,7 @@ from ..algebra.pytree import expand, expand_trailing, map_trailing, replace
 from ..algebra.spatial import Pose, transform_twist, twist_of
 from ..assembly.engagement import Group, contact_indices, engaged_after, value_indices
 from ..assembly.impulses import no_forces
-from ..assembly.layout import engagement_size, mechanism_of
+from ..assembly.layout import engagement_size
 from ..couplings.coupling import Coupling, Residual
 from ..laws.limits import Limits, Lock
 from ..model.batch import batch_shape
@@ -246,7 +246,7 @@ def _standing(system: System, state: State) -> tuple[dict[str, Array], dict[str,
         return jnp.broadcast_to(leaf, leaf.shape[:rank] + batch)
 
     state = with_unit_quaternions(jax.tree.map(full, state, STATE_RANKS))
-    mechanism = mechanism_of(system, len(batch))
+    mechanism = prepare(system, len(batch))
     kinematics = system_kinematics(mechanism, state)
     coordinates, poses = joint_coordinates(mechanism, kinematics, state), body_poses(system, state)
     topology = system.topology
@@ -480,7 +480,7 @@ def _parts(rate: Array) -> str:
 @quickly
 def _transmission_gaps(system: System, state: State) -> dict[int, tuple[Array, Array]]:
     """Largest error of each transmission that keeps values at 0, and largest rate of an error."""
-    mechanism = mechanism_of(system, state.time.ndim)
+    mechanism = prepare(system, state.time.ndim)
     state = with_unit_quaternions(state)
     kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
     gaps = {}
@@ -519,7 +519,7 @@ def _warn_of_transmissions(system: System, state: State) -> None:
 @quickly
 def _constraint_gaps(system: System, state: State) -> dict[int, tuple[Array, Array]]:
     """Largest error of each constraint, and the largest speed that its rows do not allow."""
-    mechanism = mechanism_of(system, state.time.ndim)
+    mechanism = prepare(system, state.time.ndim)
     state = with_unit_quaternions(state)
     kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
     gaps = {}

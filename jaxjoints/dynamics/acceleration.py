@@ -8,13 +8,13 @@ from jax import Array
 from ..algebra.calls import public
 from ..algebra.options import check_kind, check_not_negative
 from ..algebra.pytree import replace, struct
-from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
 from ..model.kinematics import (
     Mechanism,
     body_twists,
     coordinate_speeds,
     gather_coordinates,
+    prepare,
     system_kinematics,
     with_unit_quaternions,
     with_world,
@@ -135,7 +135,7 @@ def ready(system: System, state: State, control: Control) -> tuple[Mechanism, St
     velocities of prescribed bodies by the control.
     """
     batch = batch_shape(system, state, control)
-    mechanism = mechanism_of(system, len(batch))
+    mechanism = prepare(system, len(batch))
     state, control = with_unit_quaternions(full(state, batch)), expanded(control, len(batch))
     control = clipped(mechanism.system, state, control)
     prescribed = np.array(system.topology.prescribed, int)

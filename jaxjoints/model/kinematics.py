@@ -20,7 +20,7 @@ from ..algebra.dense import (
     product_transposed,
     transposed_product,
 )
-from ..algebra.pytree import expand, map_trailing, replace, static, struct
+from ..algebra.pytree import expand, map_trailing, replace, struct
 from ..algebra.spatial import (
     Pose,
     cross,
@@ -53,13 +53,11 @@ class Mechanism:
 
     inverse_mass: [1/kg], shape (bodies + 1, *batch); inverse_inertia: body axes [1/(kg m²)], shape
     (3, 3, bodies + 1, *batch); both 0 for the world and bodies of prescribed motion
-    orders: for each of `System.all_groups`, the order in which its members stand here
     """
 
     system: System
     inverse_mass: Array
     inverse_inertia: Array
-    orders: tuple[tuple[int, ...], ...] = static()
 
 
 @struct
@@ -118,39 +116,10 @@ class Kinematics:
     contacts: tuple[ContactKinematics, ...] = ()
 
 
-def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | None = None):
-    """A `Mechanism` for `batch` batch axes, the joints of each group in the given order."""
-    if orders is None:
-        orders = tuple(tuple(range(len(group.members))) for group in system.all_groups)
-    ranks = system.topology.ranks
-    rank_tree = jax.tree.unflatten(jax.tree.structure(system), ranks)
-    system = expand(system, list(ranks), batch)
-    of_joints, of_transmissions, of_constraints, of_contacts = system.by_kind(orders)
-    groups = [
-        _about_centres(
-            _ordered(group, rank, order, "joints", "child", "parent", "start"),
-            with_world(system.com),
-        )
-        for group, rank, order in zip(system.groups, rank_tree.groups, of_joints, strict=True)
-    ]
-    transmissions = [
-        _ordered(group, rank, order, "members", "joints", "bodies", "start")
-        for group, rank, order in zip(
-            system.transmissions, rank_tree.transmissions, of_transmissions, strict=True
-        )
-    ]
-    constraints = [
-        _ordered(group, rank, order, "members", "bodies", "start")
-        for group, rank, order in zip(
-            system.constraints, rank_tree.constraints, of_constraints, strict=True
-        )
-    ]
-    contacts = [
-        _about_centres(
-            _ordered(group, rank, order, "members", "child", "parent"), with_world(system.com)
-        )
-        for group, rank, order in zip(system.contacts, rank_tree.contacts, of_contacts, strict=True)
-    ]
+def prepare(system: System, batch: int) -> Mechanism:
+    """A `Mechanism` for `batch` batch axes."""
+    system = expand(system, list(system.topology.ranks), batch)
+    com = with_world(system.com)
     moving = moving_bodies(system, batch)
     identity = jnp.eye(3, dtype=system.inertia.dtype).reshape((3, 3) + (1,) * (batch + 1))
     # Bodies of prescribed motion: their numbers may be anything and must not reach a division.
@@ -165,12 +134,10 @@ def prepare(system: System, batch: int, orders: tuple[tuple[int, ...], ...] | No
     system = replace(
         system,
         inertia=tensor,
-        groups=tuple(groups),
-        transmissions=tuple(transmissions),
-        constraints=tuple(constraints),
-        contacts=tuple(contacts),
+        groups=tuple(_about_centres(group, com) for group in system.groups),
+        contacts=tuple(_about_centres(group, com) for group in system.contacts),
     )
-    return Mechanism(system, inverse_mass, inverse_inertia, orders)
+    return Mechanism(system, inverse_mass, inverse_inertia)
 
 
 def system_kinematics(
@@ -413,15 +380,6 @@ def coordinate_indices(group: JointGroup) -> np.ndarray:
 def moving_bodies(system: System, batch: int) -> np.ndarray:
     """True for bodies that obey forces, shape (bodies, *1)."""
     return np.array(system.topology.moving).reshape((-1,) + (1,) * batch)
-
-
-def _ordered(group: Any, ranks: Any, order: tuple[int, ...], *fields: str) -> Any:
-    """A group with its items, leaves and static fields, in the given order."""
-    if order == tuple(range(len(order))):
-        return group
-    picked = np.array(order)
-    group = jax.tree.map(lambda x, r: jnp.take(x, picked, axis=r - 1), group, ranks)
-    return replace(group, **{f: tuple(getattr(group, f)[i] for i in order) for f in fields})
 
 
 def _about_centres(group: JointGroup | ContactGroup, com: Array) -> Any:
@@ -687,7 +645,7 @@ def _about_centre(C: Pose, joint: JointKinematics, share: float, W: Array) -> Ar
 def _motion_about_centre(C: Pose, joint: JointKinematics, share: float, V: Array) -> Array:
     """Twists V (6, rows, …) of that point, in C axes, as those of a body's centre of mass."""
     p, R = _attached(C, joint, share)
-    linear, angular = matmul(R, V[:3]), matmul(R, V[3:])
+    linear, angular = materialize((matmul(R, V[:3]), matmul(R, V[3:])))
     linear = linear + cross(spread(p, 1, angular.shape[1]), angular)
     return jnp.concatenate(jnp.broadcast_arrays(linear, angular), axis=0)
 

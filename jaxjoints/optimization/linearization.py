@@ -9,7 +9,6 @@ import numpy as np
 from jax import Array
 
 from ..algebra.pytree import expand_trailing, replace, struct
-from ..assembly.layout import mechanism_of
 from ..dynamics.linear import deviated
 from ..dynamics.tree import spanning_tree
 from ..model.kinematics import (
@@ -17,6 +16,7 @@ from ..model.kinematics import (
     coordinate_speeds,
     gather_coordinates,
     joint_coordinates,
+    prepare,
     system_kinematics,
     with_world,
 )
@@ -135,7 +135,7 @@ def _derivatives(task: Task, at: tuple[int, ...], knots: Knot, u: Array) -> tupl
     length, batch = task.horizon + 1, task.batch
     index, k, m = np.array(at, int), len(at), len(task.actuated)
     system = spread(task.system, (length,))
-    mechanism, tree = mechanism_of(system, 2), spanning_tree(system)
+    mechanism, tree = prepare(system, 2), spanning_tree(system)
     state, q, qd = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -2), (knots.state, knots.q, knots.qd))
     # Nothing is asked of an interval after the last knot.
     u = jnp.moveaxis(jnp.concatenate([u, u[-1:]]), 0, -2)

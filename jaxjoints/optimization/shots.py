@@ -12,9 +12,9 @@ from ..algebra.calls import public
 from ..algebra.options import check_count
 from ..algebra.progress import compiled, with_progress
 from ..algebra.pytree import map_trailing, replace, struct
-from ..assembly.layout import mechanism_of
 from ..dynamics.linear import deviated, with_independent
 from ..dynamics.tree import spanning_tree
+from ..model.kinematics import prepare
 from ..model.measures import coordinates
 from ..model.state import State
 from ..model.table import in_words
@@ -332,7 +332,7 @@ def _forward(
             lambda x: jnp.broadcast_to(cut(x[:-1])[0], (*x.shape[1:-1], *axes)), path.knots
         )
         dq, dqd = jnp.split(α[None] * cut(policy.shift[:-1])[0], 2)
-        mechanism = mechanism_of(system, len(axes))
+        mechanism = prepare(system, len(axes))
         tree, speed = spanning_tree(system), first.qd[index] + dqd
         moved = deviated(mechanism, tree, first.state, index, dq, speed)
         # The first shot begins where the problem says.

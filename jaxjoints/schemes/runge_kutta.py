@@ -9,7 +9,7 @@ from ..algebra.options import check_count, check_kind
 from ..algebra.pytree import replace, static, struct
 from ..assembly.group_rows import Interval
 from ..assembly.impulses import with_reactions
-from ..assembly.layout import layout, mechanism_of
+from ..assembly.layout import layout
 from ..assembly.problem import assembled, row_problem
 from ..assembly.targets import SurfaceVelocity
 from ..laws.drives import Armature
@@ -18,6 +18,7 @@ from ..model.kinematics import (
     Mechanism,
     body_twists,
     joint_coordinates,
+    prepare,
     system_kinematics,
     with_unit_quaternions,
     with_world,
@@ -151,7 +152,7 @@ def _of_laws(time: Array, twist: Array) -> Interval:
 def _stiffness(system: System, state: State, dt: Array, solver: Solver) -> tuple[Array, Array]:
     """Largest eigenvalues of h² k / m and h d / m of the linear laws, shape (*batch)."""
     axes = state.time.ndim
-    mechanism = mechanism_of(system, axes)
+    mechanism = prepare(system, axes)
     state = with_unit_quaternions(state)
     kinematics = system_kinematics(mechanism, state)
     still = jnp.zeros_like(with_world(body_twists(state)))

@@ -201,7 +201,8 @@ def clipped(system: System, state: State, control: Control) -> Control:
 def _reach(state: State) -> Array:
     """Largest position or velocity, NaN if one is, shape (*batch)."""
     parts = (*jnp.unstack(state.position), *jnp.unstack(state.velocity), *jnp.unstack(state.omega))
-    return reduce(jnp.maximum, map(jnp.abs, parts)).max(axis=0)
+    # Stored: otherwise XLA computes what moved the bodies again, out of step with its vectors.
+    return materialize(reduce(jnp.maximum, map(jnp.abs, parts))).max(axis=0)
 
 
 def _unsound_parameters(system: System, batch: tuple[int, ...]) -> Array:

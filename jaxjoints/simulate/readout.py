@@ -353,14 +353,9 @@ def _reaction(
     wrench = one(forces, index)
     if touches:
         mechanism, ready_state = ready(system, state)
-        # In the order in which its members stand in the mechanism.
-        order = system.by_kind(mechanism.orders)[-1][group]
-        member_there = jnp.asarray(np.argsort(order))[member]
         frame = system_kinematics(mechanism, ready_state).contacts[group].frame
         frame = jax.tree.map(
-            lambda x: jax.lax.dynamic_index_in_dim(
-                x, member_there, x.ndim - 1 - batch, keepdims=False
-            ),
+            lambda x: jax.lax.dynamic_index_in_dim(x, member, x.ndim - 1 - batch, keepdims=False),
             frame,
         )
         wrench = multiply(frame.wrenches(range(DIRECTIONS)), wrench)

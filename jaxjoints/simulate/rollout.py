@@ -16,8 +16,8 @@ from ..algebra.devices import computed_where, dealt_out, placement
 from ..algebra.options import brief, check_function
 from ..algebra.progress import compiled
 from ..algebra.pytree import map_trailing, replace
-from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
+from ..model.kinematics import prepare
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
 from ..model.table import in_words
@@ -307,7 +307,7 @@ def _run(
     """All steps of one tile: the state, the records, the memory of a controller."""
     batch = state.time.shape
     system, safe, cause = sanitized(system, state)
-    mechanism = mechanism_of(system, len(batch))
+    mechanism = prepare(system, len(batch))
     by_function = controls is not None and not isinstance(controls, Control)
     kept = counts.kept
 

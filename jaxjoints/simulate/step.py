@@ -12,8 +12,8 @@ from ..algebra.calls import public
 from ..algebra.compiler import quickly
 from ..algebra.devices import computed_where, on_each_device, placement
 from ..algebra.progress import compiled
-from ..assembly.layout import mechanism_of
 from ..model.batch import batch_shape
+from ..model.kinematics import prepare
 from ..model.state import STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
 from ..model.table import in_words
@@ -98,7 +98,7 @@ def _stepped(
     """A step of the environments of one device, the state with all batch axes."""
     batch = state.time.shape
     system, safe, cause = sanitized(system, state)
-    mechanism = mechanism_of(system, len(batch))
+    mechanism = prepare(system, len(batch))
     control = expanded(control, len(batch))
     start = state, cause
     carry, info = isolated_step(scheme, mechanism, safe, start, control, dt, policy)

@@ -9,7 +9,6 @@ from ..algebra.calls import public, warn
 from ..algebra.compiler import is_traced
 from ..algebra.pytree import replace
 from ..algebra.spatial import quat_rotate
-from ..assembly.layout import mechanism_of
 from ..build.start import START_ERROR
 from ..couplings.contact import DIRECTIONS
 from ..model.batch import batch_shape, read_out
@@ -20,6 +19,7 @@ from ..model.kinematics import (
     direction_speeds,
     gather_coordinates,
     joint_coordinates,
+    prepare,
     quaternion_components,
     system_kinematics,
     with_unit_quaternions,
@@ -182,4 +182,4 @@ def _along_coordinates(
 def ready(system: System, state: State) -> tuple[Mechanism, State]:
     """Mechanism and state with the batch axes of both, its quaternions of length 1."""
     batch = batch_shape(system, state, None)
-    return mechanism_of(system, len(batch)), with_unit_quaternions(full(state, batch))
+    return prepare(system, len(batch)), with_unit_quaternions(full(state, batch))

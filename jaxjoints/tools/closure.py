@@ -32,7 +32,6 @@ from ..algebra.pytree import replace, struct
 from ..algebra.renamed import earlier_names, warn_renamed
 from ..algebra.spatial import quat_conjugate, quat_multiply, quat_rotate
 from ..assembly.group_rows import Interval
-from ..assembly.layout import mechanism_of
 from ..assembly.problem import row_problem
 from ..build.checks.values import (
     Stated,
@@ -48,6 +47,7 @@ from ..model.kinematics import (
     coordinate_speeds,
     gather_coordinates,
     joint_coordinates,
+    prepare,
     quaternion_components,
     system_kinematics,
     transmission_rows,
@@ -332,21 +332,19 @@ def _assembled(
     # Coordinates of goals are read by nothing; they stand after those of the joints.
     more = jnp.zeros((placed.coordinates - system.coordinates, *guess.time.shape), guess.q.dtype)
     guess = with_unit_quaternions(replace(guess, q=jnp.concatenate([guess.q, more])))
-    constant = mechanism_of(stop_gradient(placed), axes)
+    constant = prepare(stop_gradient(placed), axes)
     size = _size(constant)
     search = _found(
         _of_equal_bodies(constant, size), stop_gradient(guess), joints, size, iterations
     )
-    mechanism = mechanism_of(with_goals(placed, joints, search.present), axes)
+    mechanism = prepare(with_goals(placed, joints, search.present), axes)
     equal = _of_equal_bodies(mechanism, size)
     closed = search.worst <= _tolerance(search.best, size)
     state = _with_derivative(equal, guess, search.best, closed)
     kinematics = system_kinematics(mechanism, state)
     q = joint_coordinates(mechanism, kinematics, state)
     state = replace(state, q=q)
-    twist = _fitting_twists(
-        mechanism_of(with_goals(placed, joints, 0 * search.present), axes), state
-    )
+    twist = _fitting_twists(prepare(with_goals(placed, joints, 0 * search.present), axes), state)
     rotation = quaternion_components(state)
     v, omega = (quat_rotate(rotation, x) for x in (twist[:3, :-1], twist[3:, :-1]))
     state = replace(state, velocity=v, omega=omega)

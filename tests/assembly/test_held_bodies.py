@@ -27,12 +27,12 @@ from jaxjoints import (
 )
 from jaxjoints.assembly.group_rows import Interval
 from jaxjoints.assembly.impulses import joint_impulses, with_reactions
-from jaxjoints.assembly.layout import mechanism_of
 from jaxjoints.assembly.problem import assembled
 from jaxjoints.assembly.targets import Step
 from jaxjoints.model.articulation import NO_TREE, articulation
 from jaxjoints.model.kinematics import (
     body_twists,
+    prepare,
     system_kinematics,
     with_unit_quaternions,
     with_world,
@@ -127,7 +127,7 @@ def ended(case, velocity, *, tree):
     """Twists after a step from the case's state with other velocities, and what its joints did."""
     system, state = built(case)
     state = replace(state, velocity=velocity)
-    mechanism, control, dt = mechanism_of(system, 0), Control(), jnp.asarray(DT)
+    mechanism, control, dt = prepare(system, 0), Control(), jnp.asarray(DT)
     kinematics, branches = system_kinematics(mechanism, state), articulation(mechanism.system)
     free = free_velocity(mechanism, kinematics, state, control, dt)
     twist = with_world(body_twists(state))

@@ -21,11 +21,11 @@ from jaxjoints import (
 )
 from jaxjoints.assembly.group_rows import Interval
 from jaxjoints.assembly.impulses import no_forces, row_forces, start_impulses
-from jaxjoints.assembly.layout import layout, mechanism_of
+from jaxjoints.assembly.layout import layout
 from jaxjoints.assembly.problem import aimed_again, row_problem
 from jaxjoints.assembly.targets import EndPosition, Projection, Step, SurfaceVelocity
 from jaxjoints.laws.transmissions import Mimic
-from jaxjoints.model.kinematics import body_twists, system_kinematics, with_world
+from jaxjoints.model.kinematics import body_twists, prepare, system_kinematics, with_world
 from support import mechanisms
 
 DT = 5e-3
@@ -37,7 +37,7 @@ SOLID = {"mass": 1.0, "inertia": (0.02, 0.03, 0.04)}
 
 def rows(system, state):
     """Mechanism, joint kinematics, twists and interval at a state."""
-    mechanism = mechanism_of(system, state.time.ndim)
+    mechanism = prepare(system, state.time.ndim)
     twist = with_world(body_twists(state))
     interval = Interval(jnp.asarray(DT), twist=twist)
     return mechanism, system_kinematics(mechanism, state), twist, interval

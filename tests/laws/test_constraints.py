@@ -10,8 +10,7 @@ import pytest
 
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import quat_conjugate, quat_multiply
-from jaxjoints.assembly.layout import mechanism_of
-from jaxjoints.model.kinematics import body_twists, system_kinematics
+from jaxjoints.model.kinematics import body_twists, prepare, system_kinematics
 from support import oracle
 from support.cases import mostly_slow
 from support.refusals import refused
@@ -113,7 +112,7 @@ def row_program(system, state):
     """G, γ and errors of all rows in RBDL's coordinates, from the rows that a step has."""
 
     def rows(q, qd, t):
-        mechanism, at = mechanism_of(system, 0), placed(system, state, q, qd, t)
+        mechanism, at = prepare(system, 0), placed(system, state, q, qd, t)
         twist, speeds, errors = body_twists(at), [], []
         of_groups = system_kinematics(mechanism, at).constraints
         for group, kinematics in zip(mechanism.system.constraints, of_groups, strict=True):

@@ -34,7 +34,6 @@ from jaxjoints import (
     struct,
 )
 from jaxjoints.algebra.spatial import quat_rotate
-from jaxjoints.assembly.layout import layout
 from jaxjoints.laws.transmissions import Mimic
 from jaxjoints.model.kinematics import prepare, system_kinematics
 from support import oracle
@@ -212,7 +211,7 @@ def starts(names):
 @jax.jit
 def stepped(system, state, dt):
     """One step and one projection with new rows, and the rows of the step."""
-    mechanism = prepare(system, 1, layout(system).orders)
+    mechanism = prepare(system, 1)
     W = tuple(place.rows.W for place in system_kinematics(mechanism, state).joints)
     moved, info = step(system, state, dt=dt, scheme=SCHEME)
     return moved, project(system, moved, iterations=1), info, W
@@ -302,9 +301,7 @@ def after(names, dt, gravity):
     }
     moved, new, info, W = stepped(system, replace(state, **first), dt)
     rows = {}
-    orders, *_ = system.by_kind(layout(system).orders)
-    for group, order, w in zip(system.groups, orders, W, strict=True):
-        for place, joint in enumerate(order):
-            name = system.topology.joints[group.joints[joint]]
-            rows[name] = np.asarray(w[:, :, place])
+    for group, w in zip(system.groups, W, strict=True):
+        for place, joint in enumerate(group.joints):
+            rows[system.topology.joints[joint]] = np.asarray(w[:, :, place])
     return Ends(system, state, moved, new, info, rows)

@@ -17,10 +17,9 @@ from jaxjoints import (
     Universal,
 )
 from jaxjoints.assembly.group_rows import Interval
-from jaxjoints.assembly.layout import mechanism_of
 from jaxjoints.assembly.problem import row_problem
 from jaxjoints.assembly.targets import Step
-from jaxjoints.model.kinematics import body_twists, system_kinematics, with_world
+from jaxjoints.model.kinematics import body_twists, prepare, system_kinematics, with_world
 from support.couplings_catalog import PointOnSphere
 
 G = 9.81
@@ -35,7 +34,7 @@ WIRE = 0.8128562983424904
 
 def rows_of_step(system, state, dt):
     """The rows of a step of dt from a state, without forces."""
-    mechanism = mechanism_of(system, state.time.ndim)
+    mechanism = prepare(system, state.time.ndim)
     twist, kinematics = with_world(body_twists(state)), system_kinematics(mechanism, state)
     return row_problem(mechanism, kinematics, Interval(jnp.asarray(dt), twist=twist), Step(), twist)
 

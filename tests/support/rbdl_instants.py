@@ -10,8 +10,7 @@ import numpy as np
 
 import jaxjoints as jj
 from jaxjoints.algebra.spatial import tangent_of
-from jaxjoints.assembly.layout import mechanism_of
-from jaxjoints.model.kinematics import system_kinematics
+from jaxjoints.model.kinematics import prepare, system_kinematics
 from jaxjoints.schemes.instant import free_rate
 from support import oracle
 from support.mechanisms import Y, Z
@@ -165,7 +164,7 @@ def start(system, case, recorded):
 
 def multipliers(system, state, info, name):
     """The forces along the rows of a joint, from its wrench on its child."""
-    mech = mechanism_of(system, 0)
+    mech = prepare(system, 0)
     free = free_rate(mech, state, jj.Control())
     joints = system_kinematics(mech, state, free=free).joints
     index = system.topology.joints.index(name)
