@@ -162,7 +162,8 @@ def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, 
 def _least_pivot(A: Array) -> Array:
     """Protects the division from singular matrices, relative to their size."""
     information = jnp.finfo(A.dtype)
-    size = jnp.max(jnp.abs(A), axis=(0, 1))[None]
+    # Entry by entry: XLA does not vectorize a kernel that both computes and reduces.
+    size = reduce(jnp.maximum, map(jnp.abs, A.reshape(-1, *A.shape[2:])))[None]
     return jnp.maximum(information.eps * size, information.tiny**0.5)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.compiler import materialize
-from ..algebra.dense import inverse, multiply, product
+from ..algebra.dense import multiply, multiply_transposed
 from ..algebra.places import take
 from ..algebra.pytree import map_trailing, overrides, replace, struct
 from ..algebra.spatial import (
@@ -56,6 +56,7 @@ from .kinematics import (
     poses_with_world,
     quaternion_components,
     relative_twist,
+    surface,
     with_world,
 )
 from .state import State
@@ -325,10 +326,9 @@ def _permitted(
     """Relative displacements (6, branches, *batch) without what lower pairs resist, world axes."""
     for group, joint in _members(mechanism, tree, kinematics, lower_pair=True):
         xi = relative_twist(group, replace(state, velocity=shift[:3], omega=shift[3:]))
-        G = joint.rows.W[: 6 - group.coupling.dof]
-        across = jnp.swapaxes(G, 0, 1)
-        # Gᵀ (G Gᵀ)⁻¹ G ξ: of all changes that end G ξ the least.
-        resisted = multiply(across, multiply(inverse(product(G, across)), multiply(G, xi)))
+        Q = surface(group, joint).Q
+        # Qᵀ Q ξ: of all changes that end G ξ the least.
+        resisted = multiply_transposed(Q, multiply(Q, xi))
         C, kept = _pose_of_C(group, state), xi - resisted
         kept = jnp.concatenate([C.rotate(kept[:3]), C.rotate(kept[3:])])
         gone = _of_group(tree, group, gone, _signed(tree, group, kept))
@@ -356,11 +356,11 @@ def _chart_motion(
     """
     q, N = joint.rows.q, joint.rows.W[6 - group.coupling.dof : 6]
     dq = multiply(N, shift)
-    surface, change = _charted(group, q, dq)
-    error = error_twist(surface.inverse() @ joint.T_CD)
+    ideal, change = _charted(group, q, dq)
+    error = error_twist(ideal.inverse() @ joint.T_CD)
     error = error + (shift - change) if closing else error
-    surface, xi = _charted(group, q + dq, multiply(N, xi))
-    return joint.T_CD.inverse() @ retract(surface, error), xi
+    ideal, xi = _charted(group, q + dq, multiply(N, xi))
+    return joint.T_CD.inverse() @ retract(ideal, error), xi
 
 
 def _charted(group: JointGroup, q: Array, qd: Array) -> tuple[Pose, Array]:

@@ -33,7 +33,7 @@ IMPORTS_OF_FOLDERS = {
         *("algebra", "build", "model", "schemes", "simulate"),
     },
     "optimization": {
-        *("algebra", "assembly", "dynamics", "model", "schemes", "simulate"),
+        *("algebra", "dynamics", "model", "schemes", "simulate"),
     },
     "environments": {
         *("algebra", "build", "couplings", "laws", "model", "models", "schemes", "simulate"),
