@@ -31,7 +31,8 @@ def use_all_cores(count: int | None = None) -> int:
     Call it once, before JAX computes anything. It makes each core a device of JAX
     (`jax_num_cpu_devices`), and `rollout` distributes its tiles over these devices, which must
     divide the batch. Without it, JAX splits many small operations among the cores, which is slower
-    than a single core: with several cores at hand, `use_all_cores(1)` is faster than no call.
+    than a single core: with several cores at hand, `use_all_cores(1)` is faster than no call. The
+    environment variable PJRT_NPROC, unless it is set, limits XLA's threads to the count.
 
     count: number of cores, ≥ 1; by default all that the process may use
 
@@ -44,14 +45,14 @@ def use_all_cores(count: int | None = None) -> int:
     if count is None:
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     check_count("use_all_cores:", "count", count, 1)
-    # XLA has as many threads as devices, or more: this number, by default all cores.
-    os.environ.setdefault("PJRT_NPROC", str(count))
     try:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError as error:
         raise RuntimeError(
             "use_all_cores: JAX has already computed something; call it right after the imports"
         ) from error
+    # Of XLA's threads, which are as many as devices or this number; by default all cores.
+    os.environ.setdefault("PJRT_NPROC", str(count))
     return count
 
 
