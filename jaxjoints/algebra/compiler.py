@@ -352,6 +352,18 @@ def linear_loop(function: Callable, tangents: Any) -> Any:
     return jax.jvp(of_numbers, [jnp.zeros_like(x) for x in numbers], numbers)[1]
 
 
+def batch_in_front(tree: T) -> T:
+    """The same arrays; `vmap` has its axis in front of theirs.
+
+    `vmap` of a `jit` of a `custom_jvp` looks for the axis of a result where the function left it,
+    although the rule of the derivative left it elsewhere (JAX 0.10). A function and its rule that
+    compute a result in different ways both return it through here. `vmap` of a reshape moves its
+    axis in front, and XLA leaves reshapes out. Without it such derivatives end in an error about
+    shapes, so it has no switch.
+    """
+    return jax.tree.map(lambda x: x.reshape(1, *x.shape).reshape(x.shape), tree)
+
+
 def register(cls: type, data: tuple[str, ...], meta: tuple[str, ...]) -> None:
     """Let JAX see a dataclass as a tree: the fields `data` are its branches, `meta` its type.
 

@@ -21,9 +21,9 @@ from ..model.kinematics import (
 )
 from ..model.state import Control, Info, State
 from ..model.system import System
-from ..schemes.instant import TOUCHING, Touch, rate_of_change
+from ..schemes.instant import EXACT, TOUCHING, Touch, rate_of_change
 from ..schemes.instant import impact as impact_of
-from ..schemes.scheme import NEWTON, elements, step_info
+from ..schemes.scheme import elements, step_info
 from ..simulate.door import entered, expanded, full
 from ..simulate.isolation import clipped
 from ..solve.problem import Solver
@@ -62,7 +62,7 @@ def accelerations(
     control: Control | None = None,
     *,
     touch: Touch = TOUCHING,
-    solver: Solver = NEWTON,
+    solver: Solver = EXACT,
 ) -> Accelerations:
     """Accelerations and reactions at an instant, with exact terms of velocity (Ġ v, gyroscopic).
 
@@ -79,7 +79,7 @@ def accelerations(
 
     control: forces, targets, and velocities of prescribed bodies, which do not accelerate
     touch: what counts as touching and as sticking
-    solver: what finds the forces
+    solver: finds the forces; by default with so many passes that contacts do not give way
     Raises: ValueError for a joint softened by CFM, a spring that depends on the time step, and for
         axes that do not fit
     Source: Featherstone, Rigid Body Dynamics Algorithms, chapter 8.
@@ -103,7 +103,7 @@ def impact(
     control: Control | None = None,
     *,
     touch: Touch = TOUCHING,
-    solver: Solver = NEWTON,
+    solver: Solver = EXACT,
 ) -> tuple[State, Info]:
     """The velocities after an impact without bounce, in which bodies do not move, and its impulses.
 
@@ -199,7 +199,7 @@ def at_instant(
     state: State,
     control: Control,
     touch: Touch = TOUCHING,
-    solver: Solver = NEWTON,
+    solver: Solver = EXACT,
 ) -> Accelerations:
     """`accelerations` of what `ready` returns."""
     rate, kinematics, problem, solution = rate_of_change(mechanism, state, control, solver, touch)

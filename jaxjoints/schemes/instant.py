@@ -30,6 +30,7 @@ from ..model.kinematics import (
 )
 from ..model.state import Control, State
 from ..solve.forces import Bound
+from ..solve.newton import Newton
 from ..solve.problem import (
     RowProblem,
     RowSolution,
@@ -43,6 +44,9 @@ from .scheme import tree_of
 
 # A time in which nothing moves [s]: a spring of 1e5 N/m gives way by less than rounding.
 INSTANT = 1e-15
+# No last step anchors a contact at an instant. Each pass leaves a hundredth of what contacts give
+# way by.
+EXACT = Newton(passes=6)
 # Acceleration that keeps friction at its bound where a joint slides, in multiples of the largest
 # one without it. More would leave float32 fewer digits.
 SLIDING = 30.0

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.compiler import linear_loop
+from ..algebra.compiler import batch_in_front, linear_loop
 from ..algebra.pytree import struct
 from .bounds import value
 from .iteration import (
@@ -145,13 +145,13 @@ def _ends(
     settings: Settings, problem: RowProblem, smoothing: Array | None, given: Given, start: Impulses
 ) -> Ends:
     """Newton steps until all environments have ended their passes."""
-    return iterated(settings, problem, smoothing, given, start)
+    return batch_in_front(iterated(settings, problem, smoothing, given, start))
 
 
 @_ends.defjvp
 def _ends_jvp(settings: Settings, primals: tuple, tangents: tuple) -> tuple:
     """The start of the iteration enters the derivative through `given` alone."""
-    ends = completed(settings, *primals[:3], _ends(settings, *primals))
+    ends = batch_in_front(completed(settings, *primals[:3], _ends(settings, *primals)))
     return ends, _slopes(settings, ends, primals[:3], tangents[:3])
 
 

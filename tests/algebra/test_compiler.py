@@ -139,6 +139,27 @@ def test_a_linear_loop_in_a_rule_has_forward_and_reverse_derivatives(version, mo
         np.testing.assert_allclose(jax.jacfwd(cube)(x, count), 12.0)
 
 
+@jax.custom_jvp
+def twice(x):
+    return compiler.batch_in_front(jnp.stack([x, x]))
+
+
+@twice.defjvp
+def twice_rule(primals, tangents):
+    """The same by a loop, which leaves the axis of a `vmap` elsewhere than `stack` does."""
+    (x,), (dx,) = primals, tangents
+    both = jax.lax.scan(lambda x, _: (x, x), x, None, length=2)[1]
+    return compiler.batch_in_front(both), jnp.stack([dx, dx])
+
+
+def test_a_function_and_its_rule_may_leave_the_axis_of_a_batch_in_different_places():
+    x = jnp.arange(12.0).reshape(3, 4)
+    last = jax.vmap(jax.jit(lambda x: twice(x)[-1]), in_axes=1, out_axes=1)
+    value, slope = jax.linearize(last, x)
+    np.testing.assert_array_equal(value, x)
+    np.testing.assert_array_equal(slope(x), x)
+
+
 def test_every_workaround_has_a_switch():
     assert set(WORKED_AROUND) == set(compiler.SWITCHES)
 
