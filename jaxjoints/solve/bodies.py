@@ -8,8 +8,8 @@ G ← Xᵀ (G - U κ Sᵀ G). Each coordinate that they pass adds
     (Sᵀ G)ᵀ κ (Sᵀ G)
 
 to A between all rows that pass it. A root adds Gᵀ I⁻¹ G, and a lone body, without tree joints, adds
-Gᵀ M⁻¹ G. Two nodes are neighbours on the joint graph if they pass the same joint or body. If
-all rows are along coordinates, A is empty, and a solve factors the tree alone.
+Gᵀ M⁻¹ G. Two nodes are neighbours on the joint graph if they pass the same joint or body. If all
+rows are along coordinates, A is empty, and a solve factors the tree alone.
 
 Some nodes have rows of finite stiffness K only, and act on one moving body, such as contacts with
 the ground. Such a node stands on the body: it adds H K Hᵀ to the inertia of the body before the
