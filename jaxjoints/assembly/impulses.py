@@ -23,7 +23,7 @@ from ..model.kinematics import (
 )
 from ..model.state import RowForces, State
 from ..model.system import System
-from ..solve.bodies import coordinate_speeds, impulses_on_bodies
+from ..solve.bodies import changes, impulses_on_bodies
 from ..solve.problem import (
     Impulses,
     RowProblem,
@@ -125,7 +125,7 @@ def with_reactions(
     along = coordinate_rows(problem, solution.impulse)
     along = jnp.where(problem.augmented_stiffness > 0, along, bounded)
     along = with_coordinate_rows(problem.structure, solution.impulse, along)
-    speeds = rows.allowed.coordinates + coordinate_speeds(bodies, solution.impulse)
+    speeds = rows.allowed.coordinates + changes(bodies, solution.impulse)[1]
     laws = held.push - held.tree.stiffness * speeds + bodies.of_coordinates(along)
     where = places(whole)
     at = mechanism, plan, kinematics, held

@@ -137,11 +137,13 @@ class TreeLayout:
     along: places of rows along coordinates of tree joints, see `Bodies`
     joints: for each joint in the order of the plan its group, its place there, and the side that it
         places (0: the child)
+    branches: for each branch of the `Articulation` its joint, a place in `joints`
     whole: layout of all rows, with all joints held by rows
     """
 
     along: tuple[tuple[int, int, int, int], ...]
     joints: tuple[tuple[int, int, int], ...]
+    branches: tuple[int, ...]
     whole: "Layout"
 
 
@@ -368,7 +370,9 @@ def _layout(
     where = {body: (g, i, side) for g, i, side, body, _ in branches}
     tree = None
     if whole is not None:
-        tree = TreeLayout(tuple(along), tuple(where[body] for body in placed), whole)
+        joints = tuple(where[body] for body in placed)
+        in_order = tuple(placed.index(body) for *_, body, _ in branches)
+        tree = TreeLayout(tuple(along), joints, in_order, whole)
     return Layout(
         rows,
         tuple(parts),

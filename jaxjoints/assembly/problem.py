@@ -10,14 +10,14 @@ import numpy as np
 from jax import Array
 
 from ..algebra.compiler import materialize
-from ..algebra.dense import multiply_transposed
+from ..algebra.dense import multiply, multiply_transposed
 from ..algebra.places import take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import cross, quat_to_matrix
-from ..model.articulation import Articulation
+from ..model.articulation import Articulation, Motion
 from ..model.kinematics import Kinematics, Mechanism, body_twists, with_world
 from ..model.state import State
-from ..solve.bodies import all_nodes, bodies_of_rows
+from ..solve.bodies import all_nodes, bodies_of_rows, changes
 from ..solve.forces import Bound, Latch, Linear, Rebound, RowLaw
 from ..solve.problem import (
     RowProblem,
@@ -66,6 +66,34 @@ class Assembly:
     allowed: Allowed
     plan: Layout = static()
     held: HeldBodies | None = None
+
+    @property
+    def before(self) -> Motion:
+        """The motion before the impulses of the rows."""
+        return self._of(self.allowed.twists, self.allowed.coordinates)
+
+    def change(self, impulse: Array) -> Motion:
+        """The change of the motion after impulses of the rows."""
+        return self._of(*changes(self.problem.bodies, impulse))
+
+    def motion(self, impulse: Array) -> Motion:
+        """The motion that rows see, after their impulses."""
+        return jax.tree.map(add, self.before, self.change(impulse))
+
+    @property
+    def closing(self) -> Array:
+        """Velocities that close errors of tree joints, as `Motion.joints`."""
+        return self._by_branch(None if self.held is None else self.held.closing)
+
+    def _of(self, twists: Array, coordinates: Array | None) -> Motion:
+        across = None if self.held is None else multiply(self.held.S, coordinates)
+        return Motion(twists[:, :-1], self._by_branch(across))
+
+    def _by_branch(self, joints: Array | None) -> Array:
+        """Arrays (6, joints of the tree, *batch) in the order of the branches."""
+        if joints is None:
+            return jnp.zeros((6, 0, *self.free.shape[2:]), self.free.dtype)
+        return take(joints, np.array(self.plan.tree.branches), 1)
 
     def twists(self, impulse: Array) -> Array:
         """Twists that rows see, after their impulses, body axes, (6, bodies, *batch)."""

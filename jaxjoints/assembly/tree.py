@@ -51,13 +51,17 @@ class HeldBodies:
     known: known part of the twist of each body relative to its base, world axes, (6, joints,
         *batch): it closes errors of the joint, and contains the motion of a base of given motion
     bent: further known part that rows do not see, None for none
+    S: twist of C relative to D for unit speed of each coordinate, in C, (6, coordinates, joints,
+        *batch); closing: twist that closes errors, likewise, (6, joints, *batch)
     """
 
     tree: Tree
     factor: TreeFactor
     push: Array
     known: Array
-    bent: Array | None = None
+    bent: Array | None
+    S: Array
+    closing: Array
 
 
 def held_bodies(
@@ -88,7 +92,7 @@ def held_bodies(
     placed = slice(len(at.roots), None)
     turns = turn[:, :, placed]
     S = stored(_turned_twists)(turns, joints.S)
-    known = stored(_turned_twists)(turns, joints.closing[:, None])[:, 0]
+    known = stored(_turned_twists)(turns, joints.known[:, None])[:, 0]
     ends = take(poses.p, order[placed], 1), take(poses.p, bases, 1)
     arm = materialize(ends[0] - ends[1])
     mass, push, stiffness = take(mechanism.system.mass, order, 0), joints.push, joints.stiffness
@@ -98,7 +102,7 @@ def held_bodies(
     tree = Tree(turn, mass, inertia, arm, S, stiffness, at)
     given = _given(at, arm, poses, free)
     known = known if given is None else known + given
-    return HeldBodies(tree, eliminated(tree), push, known, bent)
+    return HeldBodies(tree, eliminated(tree), push, known, bent, joints.S_C, joints.closing)
 
 
 class Allowed(NamedTuple):
@@ -167,14 +171,16 @@ def joint_impulses_of_tree(
 
 
 class _Joints(NamedTuple):
-    """The tree joints in the order of the plan, body axes; fields as in a `Tree` and in
-    `HeldBodies`.
+    """The tree joints in the order of the plan; fields as in a `Tree`, in body axes, and in
+    `HeldBodies`. S_C: `HeldBodies.S`; known: `closing` as twists of the bodies, in body axes.
     """
 
     S: Array
-    closing: Array
+    known: Array
     stiffness: Array
     push: Array
+    S_C: Array
+    closing: Array
 
 
 def _joints(
@@ -205,10 +211,11 @@ def _joints(
             given = partial(_of_wrenches, plan, own)
             closing, along = -given(range(first), rate), given(range(first, last), rate)
             pushed = given(range(first, last), push) - stiffness * along
-        closing = motion_of_placed(group, joint, side, on.off(closing)[:, None])[:, 0]
-        S = motion_of_placed(group, joint, side, on.S)
+        closing = on.off(closing)
+        known = motion_of_placed(group, joint, side, closing[:, None])[:, 0]
+        S, S_C = (_padded(x, 1, most) for x in (motion_of_placed(group, joint, side, on.S), on.S))
         stiffness, pushed = (_padded(x, 0, most) for x in (stiffness, pushed))
-        parts.append(_Joints(_padded(S, 1, most), closing, stiffness, pushed))
+        parts.append(_Joints(S, known, stiffness, pushed, S_C, closing))
     order = np.array([found.index((g, i)) for g, i, _ in plan.tree.joints])
 
     def joined(*arrays):

@@ -27,7 +27,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.compiler import materialize
-from ..algebra.dense import multiply, multiply_transposed
+from ..algebra.dense import multiply
 from ..algebra.places import take
 from ..algebra.pytree import map_trailing, overrides, replace, struct
 from ..algebra.spatial import (
@@ -56,11 +56,22 @@ from .kinematics import (
     poses_with_world,
     quaternion_components,
     relative_twist,
-    surface,
     with_world,
 )
 from .state import State
 from .system import System
+
+
+@struct
+class Motion:
+    """Velocities of a mechanism, or displacements.
+
+    twists: of the bodies, at their centres of mass, body axes, (6, bodies, *batch)
+    joints: ξ of the tree joints along their surfaces, in C, (6, branches, *batch)
+    """
+
+    twists: Array
+    joints: Array
 
 
 @dataclass(frozen=True)
@@ -139,7 +150,7 @@ def velocity_products(
     linear = cross(ω + ω_base, across - carried) + cross(ω_base, carried) + cross(base[9:], arm)
     found = jnp.concatenate([linear, cross(ω_base, ω) + (base - body)[9:]])
     none = jnp.zeros_like(found)
-    for group, joint in _members(mechanism, tree, kinematics, lower_pair=False):
+    for group, joint in _charts(mechanism, tree, kinematics):
         xi, C = relative_twist(group, state), _pose_of_C(group, state)
         qd = multiply(joint.rows.W[6 - group.coupling.dof : 6], xi)
         rate = jax.jvp(lambda q: _charted(group, q, qd)[1], (joint.rows.q,), (qd,))[1]  # noqa: B023
@@ -155,42 +166,33 @@ def articulated(
     tree: Articulation,
     kinematics: Kinematics,
     state: State,
-    shift: Array,
-    twist: Array,
+    gone: Array,
+    xi: Array,
     moved: State,
-    *,
-    closing: bool = True,
-) -> State:
-    """A state whose bodies are placed and moved by the coordinates of the tree joints.
+    closing: Array | None = None,
+) -> tuple[State, Array]:
+    """A state whose bodies are placed and moved by the coordinates of the tree joints, and ξ there.
 
     kinematics: of the state
-    shift: displacements of the bodies from there, (6, bodies, *batch), world axes
-    twist: of the bodies, likewise: ν of each tree joint is kept while its axes turn along
+    gone, xi: `Motion.joints` of the displacement, and of the velocities: ν of each tree joint is
+        kept while its axes turn along
     moved: after the motion, with poses and velocities of the bodies that no tree joint places
-    closing: whether errors of tree joints change as the displacements say; else they stay
+    closing: further displacements that close errors of joints, like `gone`; None for none
     """
     if not tree.branches:
-        return moved
+        return moved, xi
     joints = _tree_joints(mechanism, tree, state)
-    gone = joints.relative(tree, with_world(shift))
-    xi = joints.relative(tree, with_world(twist))
-    if not closing:
-        gone = _permitted(mechanism, tree, kinematics, state, shift, gone)
-    turn, gone = quat_from_rotation_vector(gone[3:]), gone[:3]
-    for group, joint in _members(mechanism, tree, kinematics, lower_pair=False):
-        C = _pose_of_C(group, state)
-        across = [
-            relative_twist(group, replace(state, velocity=x[:3], omega=x[3:]))
-            for x in (shift, twist)
-        ]
-        M, after = _chart_motion(group, joint, *across, closing)
+    whole = gone if closing is None else gone + closing
+    turn, across = quat_from_rotation_vector(whole[3:]), whole[:3]
+    for group, joint in _charts(mechanism, tree, kinematics):
+        parts = (None if x is None else _members(tree, group, x) for x in (gone, xi, closing))
+        M, after = _chart_motion(group, joint, *parts)
         # Of q and -q, which are one turn, the one near to no turn at all.
         near = jnp.where(M.q[:1] < 0, -M.q, M.q)
-        about = jnp.concatenate([near[:1], _signed(tree, group, C.rotate(near[1:]))])
-        after = jnp.concatenate([C.rotate(after[:3]), C.rotate(after[3:])])
-        gone = _of_group(tree, group, gone, _signed(tree, group, C.rotate(M.p)))
-        turn = _of_group(tree, group, turn, about)
-        xi = _of_group(tree, group, xi, _signed(tree, group, after))
+        across, turn = _of_group(tree, group, across, M.p), _of_group(tree, group, turn, near)
+        xi = _of_group(tree, group, xi, after)
+    across = joints.of_bodies(quat_rotate(joints.C, across))
+    turn = jnp.concatenate([turn[:1], joints.of_bodies(quat_rotate(joints.C, turn[1:]))])
     # How each body turns: as its base does, after what the joint adds.
     turned = quat_multiply(moved.quaternion, quat_conjugate(state.quaternion))
     turned = poses_with_world(replace(moved, quaternion=turned)).q
@@ -200,10 +202,11 @@ def articulated(
     of_base, of_body = _at(tree.bases, turned), _at(tree.bodies, turned)
     # What joints add turns with C.
     of_C = of_body if joints.side is None else jnp.where(joints.side, of_base, of_body)
-    linear, angular = quat_rotate(of_C, xi[:3]), quat_rotate(of_C, xi[3:])
+    C = quat_multiply(of_C, joints.C)
+    linear, angular = (joints.of_bodies(quat_rotate(C, x)) for x in (xi[:3], xi[3:]))
     omega = with_world(moved.omega)
     omega = _with_placed(tree, omega, _at(tree.roots, omega) + _summed(tree, angular))
-    there, on = joints.moved(gone)
+    there, on = joints.moved(across)
     there, on = quat_rotate(of_base, there), quat_rotate(of_body, on)
     linear = linear + cross(_at(tree.bases, omega), there) + cross(_at(tree.bodies, omega), on)
     both = jnp.concatenate([with_world(moved.position), with_world(moved.velocity)])
@@ -211,9 +214,10 @@ def articulated(
     both = _with_placed(tree, both, placed)[:, :-1]
     quaternion = quat_multiply(of_body, _at(tree.bodies, state.quaternion))
     quaternion = _with_placed(tree, moved.quaternion, quaternion)
-    return replace(
+    new = replace(
         moved, position=both[:3], velocity=both[3:], omega=omega[:, :-1], quaternion=quaternion
     )
+    return new, xi
 
 
 @lru_cache(maxsize=256)
@@ -275,21 +279,18 @@ class _TreeJoints:
     """Where the tree joints are, world axes, arrays (…, branches, *batch).
 
     there: from the centre of mass of the base to C's origin; on: from there to that of the body
+    C: how C is turned, quaternions (4, branches, *batch)
     side: True where the base is the joint's child, None where none is
     """
 
     there: Array
     on: Array
+    C: Array
     side: Array | None
 
-    def relative(self, tree: Articulation, twist: Array) -> Array:
-        """Velocity at C's origin, and angular velocity, of the bodies relative to their bases.
-
-        twist: at the centres of mass, (6, bodies + 1, *batch)
-        """
-        base, body = _at(tree.bases, twist), _at(tree.bodies, twist)
-        linear = (body[:3] - base[:3]) - (cross(body[3:], self.on) + cross(base[3:], self.there))
-        return jnp.concatenate([linear, body[3:] - base[3:]])
+    def of_bodies(self, x: Array) -> Array:
+        """Motions of C relative to D as those of the bodies relative to their bases."""
+        return x if self.side is None else jnp.where(self.side, -x, x)
 
     def moved(self, gone: Array) -> tuple[Array, Array]:
         """`there` and `on` after C's origins have gone (3, branches, *batch) across the joints."""
@@ -303,63 +304,51 @@ def _tree_joints(mechanism: Mechanism, tree: Articulation, state: State) -> _Tre
     groups, batch = mechanism.system.groups, state.time.shape
     joints = [j for group in groups for j in group.joints]
     index = np.array([joints.index(branch.joint) for branch in tree.branches], int)
-    arms = [jnp.broadcast_to(g.frame_C.p, (3, len(g.joints), *batch)) for g in groups]
-    arm = take(jnp.concatenate(arms, axis=1), index, 1)
+    frames = [jax.tree.map(lambda x: _whole(x, g, batch), g.frame_C) for g in groups]  # noqa: B023
+    frame = jax.tree.map(lambda *x: take(jnp.concatenate(x, axis=1), index, 1), *frames)
     side = np.array([branch.side for branch in tree.branches], bool)
     poses = poses_with_world(state)
-    arm = quat_rotate(_at(np.where(side, tree.bases, tree.bodies), poses.q), arm)
+    child = _at(np.where(side, tree.bases, tree.bodies), poses.q)
+    arm, C = quat_rotate(child, frame.p), quat_multiply(child, frame.q)
     apart = _at(tree.bodies, poses.p) - _at(tree.bases, poses.p)
     if not side.any():
-        return _TreeJoints(apart + arm, -arm, None)
+        return _TreeJoints(apart + arm, -arm, C, None)
     side = jnp.asarray(side.reshape(1, -1, *(1,) * len(batch)))
-    return _TreeJoints(jnp.where(side, arm, apart + arm), jnp.where(side, apart - arm, -arm), side)
+    there, on = jnp.where(side, arm, apart + arm), jnp.where(side, apart - arm, -arm)
+    return _TreeJoints(there, on, C, side)
 
 
-def _permitted(
-    mechanism: Mechanism,
-    tree: Articulation,
-    kinematics: Kinematics,
-    state: State,
-    shift: Array,
-    gone: Array,
-) -> Array:
-    """Relative displacements (6, branches, *batch) without what lower pairs resist, world axes."""
-    for group, joint in _members(mechanism, tree, kinematics, lower_pair=True):
-        xi = relative_twist(group, replace(state, velocity=shift[:3], omega=shift[3:]))
-        Q = surface(group, joint).Q
-        # Qᵀ Q ξ: of all changes that end G ξ the least.
-        resisted = multiply_transposed(Q, multiply(Q, xi))
-        C, kept = _pose_of_C(group, state), xi - resisted
-        kept = jnp.concatenate([C.rotate(kept[:3]), C.rotate(kept[3:])])
-        gone = _of_group(tree, group, gone, _signed(tree, group, kept))
-    return gone
-
-
-def _members(
-    mechanism: Mechanism, tree: Articulation, kinematics: Kinematics, *, lower_pair: bool
+def _charts(
+    mechanism: Mechanism, tree: Articulation, kinematics: Kinematics
 ) -> list[tuple[JointGroup, JointKinematics]]:
-    """The groups with tree joints that are lower pairs, or that are none."""
+    """The groups with tree joints that are no lower pairs."""
     placing = {branch.joint for branch in tree.branches}
     groups = zip(mechanism.system.groups, kinematics.joints, strict=True)
     return [
         (group, joint)
         for group, joint in groups
-        if bool(group.coupling.lower_pair) is lower_pair and placing & set(group.joints)
+        if not group.coupling.lower_pair and placing & set(group.joints)
     ]
 
 
+def _members(tree: Articulation, group: JointGroup, x: Array) -> Array:
+    """Arrays (…, branches, *batch) for the joints of a group, 0 for those that are no branch."""
+    number = {branch.joint: i for i, branch in enumerate(tree.branches)}
+    at = np.array([number.get(joint, len(number)) for joint in group.joints])
+    if at.max() == len(number):
+        x = jnp.concatenate([x, jnp.zeros_like(x[:, :1])], axis=1)
+    return take(x, at, 1)
+
+
 def _chart_motion(
-    group: JointGroup, joint: JointKinematics, shift: Array, xi: Array, closing: bool
+    group: JointGroup, joint: JointKinematics, gone: Array, xi: Array, closing: Array | None
 ) -> tuple[Pose, Array]:
-    """The pose of C seen from where it was, after displacements (6, n, *batch) in C, and the twist
-    ξ there, in C; closing: as in `articulated`.
-    """
+    """The pose of C seen from where it was, and ξ there; in C, arguments as of `articulated`."""
     q, N = joint.rows.q, joint.rows.W[6 - group.coupling.dof : 6]
-    dq = multiply(N, shift)
-    ideal, change = _charted(group, q, dq)
-    error = error_twist(ideal.inverse() @ joint.T_CD)
-    error = error + (shift - change) if closing else error
-    ideal, xi = _charted(group, q + dq, multiply(N, xi))
+    dq, qd = multiply(N, gone), multiply(N, xi)
+    error = error_twist(_charted(group, q, dq)[0].inverse() @ joint.T_CD)
+    error = error if closing is None else error + closing
+    ideal, xi = _charted(group, q + dq, qd)
     return joint.T_CD.inverse() @ retract(ideal, error), xi
 
 
@@ -367,13 +356,19 @@ def _charted(group: JointGroup, q: Array, qd: Array) -> tuple[Pose, Array]:
     """pose(q) of a group's joints, and ξ at speeds q̇, arrays (…, n, *batch)."""
 
     def one(coupling, q, qd):
-        T, rate = jax.jvp(coupling.pose, (q,), (qd,))
-        return T, twist_of(T, rate)
+        # Stored: XLA would compute them anew for each number of what reads them.
+        T, rate = materialize(jax.jvp(coupling.pose, (q,), (qd,)))
+        return T, materialize(twist_of(T, rate))
 
     if group.coupling.batched:
         return one(group.coupling, q, qd)
     with jax.default_matmul_precision("highest"):
         return map_trailing(one, q.ndim - 1, group.coupling, q, qd)
+
+
+def _whole(x: Array, group: JointGroup, batch: tuple[int, ...]) -> Array:
+    """Numbers (k, n, *batch) of all joints of a group, with all batch axes."""
+    return jnp.broadcast_to(x, (x.shape[0], len(group.joints), *batch))
 
 
 def _pose_of_C(group: JointGroup, state: State) -> Pose:

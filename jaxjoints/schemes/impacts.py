@@ -21,6 +21,7 @@ Source of the saltation matrix: Leine & Nijmeijer, Dynamics and Bifurcations of 
 Mechanical Systems, 2004.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -29,7 +30,7 @@ from ..algebra.pytree import replace, struct
 from ..assembly.group_rows import Interval
 from ..assembly.problem import Assembly, assembled
 from ..assembly.targets import Impact
-from ..model.articulation import Articulation
+from ..model.articulation import Articulation, Motion
 from ..model.kinematics import (
     Kinematics,
     Mechanism,
@@ -43,7 +44,6 @@ from ..solve.problem import (
     RowProblem,
     RowSolution,
     Solver,
-    body_velocities,
     coordinate_rows,
     row_speeds,
     speeds,
@@ -121,27 +121,28 @@ def impacts(
     hits: Hits,
     control: Control,
     dt: Array,
-) -> tuple[Kinematics, RowSolution, Array, Array]:
+) -> tuple[Kinematics, RowSolution, tuple[Motion, Motion], Motion]:
     """The impacts of a step.
 
     state: at the time of the first impact, with the velocities at the end of the step without any
 
-    Returns: kinematics of the state; impulses of the impacts; twists after these, and the
-        displacement that is left in the step, (6, bodies, *batch) in body axes of the state
+    Returns: kinematics of the state; impulses of the impacts; velocities before and after these,
+        and the displacement that is left in the step, in axes of the state
     """
     kinematics, twist = system_kinematics(mechanism, state), with_world(body_twists(state))
     at_once = jnp.asarray(INSTANT, dt.dtype)
     interval = Interval(dt, control, at_once, twist, state.engagement)
     at = mechanism, kinematics, state, interval, Impact(), twist
-    problem = _of_impacts(assembled(*at, tree=tree).problem, hits, dt)
-    solution = solver.solve(problem)
-    change = body_velocities(problem, solution.impulse)
+    rows = assembled(*at, tree=tree)
+    problem = _of_impacts(rows.problem, hits, dt)
+    solution, before = solver.solve(problem), rows.before
     later = jnp.where(hits.rows > 0, hits.time - hits.first[0], 0.0)
     later = later * coordinate_rows(problem, solution.impulse)
     late = with_coordinate_rows(problem.structure, jnp.zeros_like(solution.impulse), later)
-    after = twist[:, :-1] + change
-    left = (dt - hits.first) * after - body_velocities(problem, late)
-    return kinematics, solution, after, left
+    after = jax.tree.map(jnp.add, before, rows.change(solution.impulse))
+    going = jax.tree.map(lambda v: (dt - hits.first) * v, after)
+    left = jax.tree.map(jnp.subtract, going, rows.change(late))
+    return kinematics, solution, (before, after), left
 
 
 def both(first: RowSolution, second: RowSolution) -> RowSolution:

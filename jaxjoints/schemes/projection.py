@@ -6,8 +6,7 @@ from jax import Array
 from ..algebra.pytree import replace
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize, quat_rotate
 from ..assembly.group_rows import Interval
-from ..assembly.layout import Layout
-from ..assembly.problem import aimed_again, assembled, row_problem
+from ..assembly.problem import Assembly, aimed_again, assembled, row_problem
 from ..assembly.targets import Projection, Surface
 from ..model.articulation import Articulation, articulated, articulation
 from ..model.kinematics import (
@@ -21,7 +20,7 @@ from ..model.kinematics import (
 from ..model.state import State
 from ..solve.bodies import RowFactor
 from ..solve.linear import solve_at_rest
-from ..solve.problem import RowProblem, body_velocities
+from ..solve.problem import body_velocities
 from .scheme import NEWTON
 
 
@@ -38,30 +37,29 @@ def projected(mechanism: Mechanism, state: State) -> State:
 def projected_along(
     mechanism: Mechanism,
     tree: Articulation,
-    plan: Layout,
+    rows: Assembly,
     state: State,
-    problem: RowProblem,
+    xi: Array,
     factors: RowFactor | None,
-) -> State:
-    """`projected` along the rows of a problem nearby, such as that of the step before.
+) -> tuple[State, Array]:
+    """`projected` along rows of a state nearby, such as those of the step before, and ξ there.
 
     tree: of the joints that are held by their coordinates, which the motion changes
-    plan: of the problem's rows
-    factors: of the problem's matrix, which serve again where only linear laws give way
+    xi: `Motion.joints` of the state's velocities
+    factors: of the rows' matrix, which serve again where only linear laws give way
     """
+    problem = rows.problem
     if not problem.structure.nodes:
-        return state
+        return state, xi
     kinematics, interval = system_kinematics(mechanism, state), _at_once(mechanism, state)
-    again = aimed_again(mechanism, kinematics, interval, Projection(), problem, plan)
-    if factors is not None and plan.rigid:
+    again = aimed_again(mechanism, kinematics, interval, Projection(), problem, rows.plan)
+    if factors is not None and rows.plan.rigid:
         impulse = solve_at_rest(problem, factors, again.rate)
     else:
         impulse = NEWTON.solve(again).impulse
-    shift = body_velocities(problem, impulse)
-    moved, q = displaced(state, shift), quaternion_components(state)
-    shift = jnp.concatenate([quat_rotate(q, x) for x in (shift[:3], shift[3:])])
-    twist = jnp.concatenate([state.velocity, state.omega])
-    return articulated(mechanism, tree, kinematics, state, shift, twist, moved, closing=False)
+    gone = rows.change(impulse)
+    moved = displaced(state, gone.twists)
+    return articulated(mechanism, tree, kinematics, state, gone.joints, xi, moved)
 
 
 def surface_twists(mechanism: Mechanism, kinematics: Kinematics, state: State) -> Array:

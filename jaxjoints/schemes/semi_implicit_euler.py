@@ -28,6 +28,7 @@ from ..assembly.targets import Flight, Step, SurfaceVelocity
 from ..model.articulation import (
     NO_TREE,
     Articulation,
+    Motion,
     articulated,
     articulation,
     velocity_products,
@@ -141,32 +142,37 @@ class SemiImplicitEuler(Scheme):
             rows = replace(rows, problem=replace(rows.problem, rate=rate))
         plan, problem = rows.plan, without_rebounds(rows.problem)
         solution = self.solver.solve(problem, start_impulses(state, dt, plan))
-        twist = materialize(rows.twists(solution.impulse))
+        motion, closing = materialize((rows.motion(solution.impulse), rows.closing))
         forces = row_forces(mechanism.system, solution, dt, plan)
         hits = hits_of(rows, solution, now, dt)
         move, whole = (self, mechanism, tree), solution
         if hits is None:
-            new = _moved(*move, kinematics, state, dt * twist, twist)
+            new, xi = _moved(*move, kinematics, state, _times(dt, motion), motion, dt * closing)
         else:
-            new = _moved(*move, kinematics, state, hits.first * twist, twist)
-            new = replace(new, time=state.time + hits.first[0, 0])
-            after, impulses, twist, left = impacts(
+            first = hits.first
+            gone = _times(first, motion)
+            new, _ = _moved(*move, kinematics, state, gone, motion, first * closing)
+            new = replace(new, time=state.time + first[0, 0])
+            after, impulses, (before, motion), left = impacts(
                 mechanism, tree, self.solver, new, hits, control, dt
             )
             # Forces that depend on velocities go on as they are after the impact.
-            gains = [
-                self._assembled(mechanism, tree, after, x, control, dt).allowed.twists[:, :-1]
-                - body_twists(x)
-                for x in (new, with_twists(new, new, twist - body_twists(new)))
-            ]
-            twist = twist + jnp.where(hits.some, 0.5 - hits.first / dt, 0.0) * (gains[1] - gains[0])
-            new, whole = _moved(*move, after, new, left, twist), both(solution, impulses)
+            jumped = with_twists(new, new, motion.twists - before.twists)
+            free = (
+                self._assembled(mechanism, tree, after, x, control, dt).before
+                for x in (new, jumped)
+            )
+            share = jnp.where(hits.some, 0.5 - first / dt, 0.0)
+            gain = jax.tree.map(lambda f, g, v, w: (g - w) - (f - v), *free, before, motion)
+            motion = jax.tree.map(jnp.add, motion, _times(share, gain))
+            new, xi = _moved(*move, after, new, left, motion, (dt - first) * closing)
+            whole = both(solution, impulses)
         q = joint_coordinates(mechanism, kinematics, state)
         new = replace(new, q=q, time=state.time + dt, row_forces=forces)
         new = replace(new, engagement=next_engagement(mechanism, new))
-        for _ in range(self.projections):
-            new = projected_along(mechanism, tree, plan, new, problem, solution.factors)
         rows = replace(rows, problem=problem)
+        for _ in range(self.projections):
+            new, xi = projected_along(mechanism, tree, rows, new, xi, solution.factors)
         problem, solution = with_reactions(mechanism, kinematics, rows, whole)
         return new, step_info(mechanism, kinematics, problem, solution, new, dt)
 
@@ -238,22 +244,22 @@ def _moved(
     tree: Articulation,
     kinematics: Kinematics,
     state: State,
-    shift: Array,
-    twist: Array,
-) -> State:
-    """State after displacements and with twists, (6, bodies, *batch) in body axes of the state.
+    gone: Motion,
+    motion: Motion,
+    closing: Array,
+) -> tuple[State, Array]:
+    """State after displacements and with velocities, in axes of the state, and ξ of tree joints.
 
-    kinematics: of the state
+    kinematics: of the state; closing: as in `articulated`
     """
-    q = quaternion_components(state)
+    q, shift, twist = quaternion_components(state), gone.twists, motion.twists
     velocity = quat_rotate(q, twist[:3])
     omega_body = twist[3:]
-    gone = jnp.concatenate([quat_rotate(q, x) for x in (shift[:3], shift[3:])])
-    turn = quat_from_rotation_vector(shift[3:])
     if scheme.rotation == "linearized":
-        one = jnp.ones((), gone.dtype)
-        quaternion = quat_integrate_linearized(state.quaternion, gone[3:], one)
+        one = jnp.ones((), shift.dtype)
+        quaternion = quat_integrate_linearized(state.quaternion, quat_rotate(q, shift[3:]), one)
     else:
+        turn = quat_from_rotation_vector(shift[3:])
         quaternion = quat_normalize(quat_multiply(q, turn))
     omega = quat_rotate(q, omega_body)
     if scheme.gyroscopic == "transport":
@@ -267,10 +273,14 @@ def _moved(
         omega = turned if moving.all() else jnp.where(moving, turned, omega)
     new = replace(
         state,
-        position=state.position + gone[:3],
+        position=state.position + quat_rotate(q, shift[:3]),
         quaternion=quaternion,
         velocity=velocity,
         omega=omega,
     )
-    twist = jnp.concatenate([velocity, quat_rotate(q, omega_body)])
-    return articulated(mechanism, tree, kinematics, state, gone, twist, new)
+    at = mechanism, tree, kinematics, state
+    return articulated(*at, gone.joints, motion.joints, new, closing)
+
+
+def _times(share: Array, motion: Motion) -> Motion:
+    return jax.tree.map(lambda x: share * x, motion)

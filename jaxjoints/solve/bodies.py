@@ -527,33 +527,28 @@ def velocities(bodies: Bodies, impulse: Array) -> tuple[Array, Array | None]:
     """Changes after impulses of all rows: of the twists of the bodies, body axes, (6, bodies + 1,
     *batch), and of the speeds of the rows along coordinates, None without a tree. Differentiable.
     """
+    twists, speeds = changes(bodies, impulse)
+    if speeds is None:
+        return twists, None
+    return twists, bodies.of_rows(speeds, impulse.shape[0], impulse.shape[1] - bodies.way.nodes)
+
+
+def changes(bodies: Bodies, impulse: Array) -> tuple[Array, Array | None]:
+    """Changes after impulses of all rows: of the twists as by `velocities`, and of the speeds of
+    all coordinates of the tree, (coordinates, joints, *batch), None without a tree. Differentiable.
+    """
+    tree, batch = bodies.tree, impulse.shape[2:]
     if not impulse.shape[1]:
-        none = jnp.zeros((6, bodies.way.tree.bodies + 1, *impulse.shape[2:]), impulse.dtype)
-        return none, None if bodies.tree is None else impulse
-    if bodies.tree is None:
-        # One array for all readers, in one kernel of a GPU.
-        total = for_all_readers(_total(bodies, impulse))
-        return over_mass(bodies.inverse_mass, bodies.inverse_inertia, total), None
-    total, speeds, twists = _moved_by(bodies, impulse)
-    along = bodies.of_rows(speeds, impulse.shape[0], impulse.shape[1] - bodies.way.nodes)
-    return _of_all(bodies, total, twists), along
-
-
-def coordinate_speeds(bodies: Bodies, impulse: Array) -> Array:
-    """Changes of the speeds of all coordinates of the tree after impulses of all rows,
-    (coordinates, joints, *batch); differentiable.
-    """
-    return _moved_by(bodies, impulse)[1]
-
-
-def _moved_by(bodies: Bodies, impulse: Array) -> tuple[Array, Array, Array]:
-    """Impulses of all rows on the bodies, and the changes that they cause: speeds of coordinates,
-    and twists of the bodies of the tree, world axes.
-    """
+        none = jnp.zeros((6, bodies.way.tree.bodies + 1, *batch), impulse.dtype)
+        return none, None if tree is None else jnp.zeros_like(none[:1, :1] * tree.stiffness)
     total = _total(bodies, impulse[:, : bodies.way.nodes])
-    push, along = of_tree(bodies.tree, total), bodies.of_coordinates(impulse)
-    at, twists = response(bodies.tree, bodies.factor, push, along)
-    return total, at.coordinates, twists
+    if tree is None:
+        # One array for all readers, in one kernel of a GPU.
+        total = for_all_readers(total)
+        return over_mass(bodies.inverse_mass, bodies.inverse_inertia, total), None
+    push, along = of_tree(tree, total), bodies.of_coordinates(impulse)
+    at, twists = response(tree, bodies.factor, push, along)
+    return _of_all(bodies, total, twists), at.coordinates
 
 
 def speeds_on(H: Sequence[Array], sides: Sequence, velocity: Array) -> Array | None:
