@@ -41,6 +41,33 @@ def test_the_gradient_of_the_screw_is_that_of_finite_differences(names):
     np.testing.assert_allclose(found, (probes[0] - probes[1]) / (2 * step), rtol=1e-4)
 
 
+def turned(pitch, dt):
+    """Angle of the README's screw after 1 s, by steps of its one coordinate; pitch: [m/rad]."""
+    inertia = 0.02 + 0.05**2 + pitch**2
+    angle = velocity = np.zeros_like(pitch)
+    for _ in range(round(1 / dt)):
+        velocity = velocity - dt * 9.81 * pitch / inertia
+        gap, stiffness, damping = angle + 3.0, 40.0, 0.5
+        augmented = dt * (dt * stiffness + damping)
+        # The spring acts on the part of the way that is beyond the stop, at the end of the step.
+        push = -augmented * velocity - dt * stiffness * np.minimum(gap, 0.0)
+        push = push - augmented * np.maximum(gap, 0.0) / dt
+        velocity = velocity + np.maximum(push, 0.0) / (inertia + augmented)
+        angle = angle + dt * velocity
+    return angle
+
+
+def test_the_readme_states_the_slopes_of_the_screw():
+    text = " ".join(README.split())
+    for stated in ("-2.77 rad", "51.3 rad per m/rad", "time it is 58.4", "of 0.1 ms 57.6"):
+        assert stated in text
+    probes = lambda step: 0.02 + step * np.array((1.0, -1.0))  # noqa: E731
+    np.testing.assert_allclose(turned(probes(0.0), 1e-3), -2.77, atol=5e-3)
+    for dt, step, slope in ((1e-3, 1e-8, 51.3), (1e-4, 1e-8, 57.6), (1e-5, 1e-4, 58.4)):
+        high, low = turned(probes(step), dt)
+        np.testing.assert_allclose((high - low) / (2 * step), slope, atol=0.06)
+
+
 def test_ci_runs_the_test_command_of_the_readme():
     commands = re.findall(r"^    (python3 -m venv .*)$", README, re.MULTILINE)
     assert len(commands) == 2
