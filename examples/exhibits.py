@@ -436,6 +436,6 @@ FAMILIES = {
     "sliding": ("Joints that slide", SLIDING),
     "compound": ("Several axes", COMPOUND),
     "surfaces": ("Curves and surfaces, rolling", SURFACES),
-    "free": ("None and all of the freedom", FREE),
+    "free": ("Fixed and free", FREE),
     "laws_alone": ("Couplings for laws alone", LAWS_ALONE),
 }

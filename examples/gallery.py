@@ -22,13 +22,16 @@ COLUMNS, SIDE = 3, 3.9  # pictures in a row; width of one [inches]
 HEAD = """# Gallery of the couplings
 
 Made by `python examples/gallery.py`. Each picture shows the frame D in grey and the frame C with a
-body; the axes x, y, z of C are red, green, blue. Each coordinate has a colour, in which the picture
-shows
+body; the axes x, y, z of C are red, green, blue. Each coordinate has a colour. In this colour you
+see
 
-* its column of the motion subspace S, at the solid body: a straight arrow for the velocity of C's
-  origin, a curved arrow for the angular velocity of C (directions only, not to scale);
-* its motion: the body at several places while this coordinate changes and the others rest, and a
-  dashed line for the path of one point of the body.
+* at the solid body, the motion at unit speed of the coordinate: a straight arrow for the velocity
+  of C's origin, a curved arrow for the angular velocity of C (directions only, not to scale);
+* the body at several places while this coordinate changes and the others rest, and a dashed line
+  for the path of one point of the body.
+
+r is the rotation vector of C in D, axis times angle. For anatomical angles take a `Gimbal`, such as
+`Gimbal("ZXY")`; `Gimbal()` is "ZYX". Docstrings state axes, zero and positive directions.
 
 A coupling that rolls is shown along a rolling motion, with arrows for its three free velocities.
 """
@@ -88,7 +91,7 @@ def page() -> str:
             f"| `{kind.__name__}` | {', '.join(exhibit.names)} | {first_sentence(kind)} |"
             for kind, exhibit in exhibits.items()
         ]
-        parts.append("\n".join(["| coupling | coordinates | |", "|---|---|---|", *rows]))
+        parts.append("\n".join(["| coupling | coordinates | motion |", "|---|---|---|", *rows]))
     return "\n\n".join(parts).replace("\n\n\n", "\n\n") + "\n"
 
 
