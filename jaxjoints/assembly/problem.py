@@ -21,7 +21,6 @@ from ..solve.bodies import all_nodes, bodies_of_rows, changes
 from ..solve.forces import Bound, Latch, Linear, Rebound, RowLaw
 from ..solve.problem import (
     RowProblem,
-    body_velocities,
     coordinate_rows,
     diagonal,
     row_speeds,
@@ -96,8 +95,8 @@ class Assembly:
         return take(joints, np.array(self.plan.tree.branches), 1)
 
     def twists(self, impulse: Array) -> Array:
-        """Twists that rows see, after their impulses, body axes, (6, bodies, *batch)."""
-        return self.allowed.twists[:, :-1] + body_velocities(self.problem, impulse)
+        """`Motion.twists` of `motion`."""
+        return self.motion(impulse).twists
 
     def row_speeds(self) -> Array:
         """Speeds of the rows before their impulses, without their aims, (rows, nodes, *batch)."""

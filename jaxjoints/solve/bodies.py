@@ -540,7 +540,8 @@ def changes(bodies: Bodies, impulse: Array) -> tuple[Array, Array | None]:
     tree, batch = bodies.tree, impulse.shape[2:]
     if not impulse.shape[1]:
         none = jnp.zeros((6, bodies.way.tree.bodies + 1, *batch), impulse.dtype)
-        return none, None if tree is None else jnp.zeros_like(none[:1, :1] * tree.stiffness)
+        size = None if tree is None else (*tree.stiffness.shape[:2], *batch)
+        return none, None if size is None else jnp.zeros(size, impulse.dtype)
     total = _total(bodies, impulse[:, : bodies.way.nodes])
     if tree is None:
         # One array for all readers, in one kernel of a GPU.

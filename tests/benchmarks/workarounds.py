@@ -155,7 +155,7 @@ def programs(
     mechanism = CASES[case]()
     built = system(mechanism)
     start = state(mechanism, built, batch)
-    scheme = jj.SemiImplicitEuler(solver=solver, projections=2 if mechanism.loops else 0)
+    scheme = jj.SemiImplicitEuler(solver=solver, projections=1 if mechanism.loops else 0)
 
     def roll(start: jj.State) -> jax.Array:
         final, _ = jj.rollout(built, start, dt=DT, steps=steps, record_every=steps, scheme=scheme)
