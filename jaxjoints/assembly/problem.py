@@ -68,8 +68,9 @@ class Assembly:
 
     @property
     def before(self) -> Motion:
-        """The motion before the impulses of the rows."""
-        return self._of(self.allowed.twists, self.allowed.coordinates)
+        """The motion before the impulses of the rows, with what closes errors of joints."""
+        motion = self._of(self.allowed.twists, self.allowed.coordinates)
+        return replace(motion, joints=motion.joints + self.closing)
 
     def change(self, impulse: Array) -> Motion:
         """The change of the motion after impulses of the rows."""

@@ -67,7 +67,7 @@ class Motion:
     """Velocities of a mechanism, or displacements.
 
     twists: of the bodies, at their centres of mass, body axes, (6, bodies, *batch)
-    joints: ξ of the tree joints along their surfaces, in C, (6, branches, *batch)
+    joints: ξ of the tree joints, in C, (6, branches, *batch)
     """
 
     twists: Array
@@ -177,13 +177,12 @@ def articulated(
     gone, xi: `Motion.joints` of the displacement, and of the velocities: ν of each tree joint is
         kept while its axes turn along
     moved: after the motion, with poses and velocities of the bodies that no tree joint places
-    closing: further displacements that close errors of joints, like `gone`; None for none
+    closing: the part of `gone` that closes errors of joints; None for none
     """
     if not tree.branches:
         return moved, xi
     joints = _tree_joints(mechanism, tree, state)
-    whole = gone if closing is None else gone + closing
-    turn, across = quat_from_rotation_vector(whole[3:]), whole[:3]
+    turn, across = quat_from_rotation_vector(gone[3:]), gone[:3]
     for group, joint in _charts(mechanism, tree, kinematics):
         parts = (None if x is None else _members(tree, group, x) for x in (gone, xi, closing))
         M, after = _chart_motion(group, joint, *parts)

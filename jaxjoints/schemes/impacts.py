@@ -118,6 +118,7 @@ def impacts(
     tree: Articulation,
     solver: Solver,
     state: State,
+    xi: Array,
     hits: Hits,
     control: Control,
     dt: Array,
@@ -125,6 +126,7 @@ def impacts(
     """The impacts of a step.
 
     state: at the time of the first impact, with the velocities at the end of the step without any
+    xi: `Motion.joints` of these velocities
 
     Returns: kinematics of the state; impulses of the impacts; velocities before and after these,
         and the displacement that is left in the step, in axes of the state
@@ -135,7 +137,7 @@ def impacts(
     at = mechanism, kinematics, state, interval, Impact(), twist
     rows = assembled(*at, tree=tree)
     problem = _of_impacts(rows.problem, hits, dt)
-    solution, before = solver.solve(problem), rows.before
+    solution, before = solver.solve(problem), Motion(twist[:, :-1], xi)
     later = jnp.where(hits.rows > 0, hits.time - hits.first[0], 0.0)
     later = later * coordinate_rows(problem, solution.impulse)
     late = with_coordinate_rows(problem.structure, jnp.zeros_like(solution.impulse), later)

@@ -151,10 +151,10 @@ class SemiImplicitEuler(Scheme):
         else:
             first = hits.first
             gone = _times(first, motion)
-            new, _ = _moved(*move, kinematics, state, gone, motion, first * closing)
+            new, xi = _moved(*move, kinematics, state, gone, motion, first * closing)
             new = replace(new, time=state.time + first[0, 0])
             after, impulses, (before, motion), left = impacts(
-                mechanism, tree, self.solver, new, hits, control, dt
+                mechanism, tree, self.solver, new, xi, hits, control, dt
             )
             # Forces that depend on velocities go on as they are after the impact.
             jumped = with_twists(new, new, motion.twists - before.twists)
