@@ -10,7 +10,7 @@ that lack it.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import wraps
+from functools import partial, reduce, wraps
 from typing import Any, TypeVar, cast
 
 import jax
@@ -308,10 +308,20 @@ def arctan_series(x: Array) -> Array:
         small = x < jnp.finfo(x.dtype).eps ** 0.5
         t = jnp.sqrt(jnp.where(small, 1.0, x))
         return jnp.where(small, 1 - x / 3, lax.atan2(t, jnp.ones_like(t)) / t)
-    total = jnp.zeros_like(x)
-    for n in reversed(range(terms)):
-        total = total * x + (-1) ** n / (2 * n + 1)
-    return total
+    return polynomial(x, tuple((-1) ** n / (2 * n + 1) for n in range(terms)))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
+    """Σ coefficients[n] xⁿ by Horner's rule."""
+    return reduce(lambda total, c: total * x + c, reversed(coefficients), jnp.zeros_like(x))
+
+
+@polynomial.defjvp
+def _polynomial_jvp(coefficients: tuple[float, ...], primals: tuple, tangents: tuple) -> tuple:
+    """The slope as a polynomial: of Horner's rule reverse differentiation would keep each step."""
+    slope = tuple(n * c for n, c in enumerate(coefficients))[1:]
+    return polynomial(*primals, coefficients), polynomial(*primals, slope) * tangents[0]
 
 
 def scan(function: Callable, carry: Any, xs: Any, length: int) -> tuple[Any, Any]:

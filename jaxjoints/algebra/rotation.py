@@ -25,7 +25,7 @@ from jax.numpy import unstack
 from jax.typing import ArrayLike
 
 from . import compiler
-from .compiler import once, spread, stored
+from .compiler import once, polynomial, spread, stored
 
 # An array (4, *b), or its four components (*b).
 Quaternion = Array | Sequence[Array]
@@ -166,7 +166,7 @@ def quat_normalize(q: Array) -> Array:
     p = unit(q)
     # Rounding of the division has a mean: without this step of Newton's a wheel that turns for
     # thousands of steps gains speed by it.
-    return p - p * ((dot(p, p) - 1) / 2)[None]
+    return p - p * spread((dot(p, p) - 1) / 2, 0, len(p))
 
 
 @once
@@ -286,7 +286,8 @@ def stumpff(x: Array) -> tuple[Array, ...]:
     small = x < 1
     near, far = jnp.where(small, x, 0.0), jnp.where(small, 1.0, x)
     series = [
-        _polynomial(near, [(-1) ** n / math.factorial(2 * n + k) for n in range(9)]) for k in (3, 4)
+        polynomial(near, tuple((-1) ** n / math.factorial(2 * n + k) for n in range(9)))
+        for k in (3, 4)
     ]
     theta = jnp.sqrt(far)
     c0, c1 = jnp.cos(theta), jnp.sin(theta) / theta
@@ -303,7 +304,7 @@ def _cosine_and_sine(x: Array) -> tuple[Array, Array]:
     small = x < 1
     near, far = jnp.where(small, x, 0.0), jnp.where(small, 1.0, x)
     c0, c1 = (
-        _polynomial(near, [(-1) ** n / math.factorial(2 * n + k) for n in range(10)])
+        polynomial(near, tuple((-1) ** n / math.factorial(2 * n + k) for n in range(10)))
         for k in (0, 1)
     )
     theta = jnp.sqrt(far)
@@ -315,11 +316,6 @@ def jacobian_inverse_coefficient(x: Array) -> Array:
     _, _, c2, c3, c4 = stumpff(x)
     # Protects the division from θ = 2π, 4π, …, where c₂ = 0 and the factor has a pole.
     return (0.5 * c3 - c4) / jnp.maximum(c2, jnp.finfo(c2.dtype).eps)
-
-
-def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
-    """Σ coefficients[n] xⁿ by Horner's rule."""
-    return reduce(lambda total, c: total * x + c, reversed(coefficients), jnp.zeros_like(x))
 
 
 def _commuting_matrix(r: Array, a: Array, b: Array, c: Array) -> Array:

@@ -20,7 +20,7 @@ with it: κ = β / (β d + γ) replaces 1/d. κ is 1/d for a free coordinate (γ
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import jax
@@ -99,6 +99,28 @@ class TreePlan:
         """Of each level the range of its joints among the joints of all levels."""
         ends = np.cumsum([0, *(len(bodies) for bodies, _ in self.levels)])
         return tuple((int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False))
+
+    @cached_property
+    def before(self) -> np.ndarray:
+        """The base of each joint, as a place in `order`; one beyond for a base of given motion."""
+        place = {body: i for i, body in enumerate(self.order)}
+        bases = [base for of_level in self.bases for base in of_level]
+        return np.array([place.get(base, len(place)) for base in bases], int)
+
+    @cached_property
+    def strides(self) -> tuple[list[np.ndarray], ...]:
+        """For each body the first, second and third body that carries it, then the fourth, eighth
+        and twelfth, and so on, while there are any; places in `order`, one beyond for none.
+        """
+        none = len(self.order)
+        found, before = [], np.array([none] * len(self.roots) + [*self.before, none], int)
+        while (before < none).any():
+            second = before[before]
+            third = before[second]
+            places = [x[:-1] for x in (before, second, third) if (x < none).any()]
+            found.append(places)
+            before = before[third]
+        return tuple(found)
 
     def present(self, like: Array) -> Array:
         """1 for coordinates that exist in a level, 0 for padding, (coordinates, joints, *1)."""
@@ -362,11 +384,11 @@ def while_roots_rest(tree: Tree, own: Array) -> Array:
 
 def _along_paths(tree: Tree, roots: Array, own: Array) -> Array:
     """Twists of all bodies; roots: of the roots; own: of other bodies relative to their bases."""
-    twists = [roots]
-    for i, (a, b) in enumerate(tree.plan.spans):
-        base = _of_bases(tree.plan, i, twists[-1])
-        twists.append(stored(_followed)(base, tree.arm[:, a:b], own[:, a:b]))
-    return _joined(twists)
+    own = _joined([roots, own])
+    angular = _summed(tree.plan, own[3:])
+    across = stored(cross)(_of_places(angular, tree.plan.before), tree.arm)
+    linear = _joined([own[:3, : roots.shape[1]], own[:3, roots.shape[1] :] + across])
+    return jnp.concatenate([_summed(tree.plan, linear), angular])
 
 
 def _unbalanced(
@@ -379,6 +401,30 @@ def _unbalanced(
     roots = len(tree.plan.roots)
     force = stored(multiply_transposed)(tree.S, own[:, roots:]) + tree.stiffness * at.coordinates
     return OnTree(own[:, :roots], force if along is None else force - along)
+
+
+def _summed(plan: TreePlan, x: Array) -> Array:
+    """Sums over each body and the bodies that carry it, (k, bodies, *batch).
+
+    In each round a sum grows to four times as many bodies.
+    """
+    for before in plan.strides:
+        first = int(np.argmax(before[0] < len(before[0])))
+        further = sum((_of_places(x, places[first:]) for places in before), x[:, first:])
+        x = materialize(jnp.concatenate([x[:, :first], further], axis=1))
+    return x
+
+
+def _collected(plan: TreePlan, x: Array) -> Array:
+    """Sums over each body and the bodies that it carries, (k, bodies, *batch)."""
+    return jax.linear_transpose(partial(_summed, plan), x)(x)[0]
+
+
+def _of_places(x: Array, places: np.ndarray) -> Array:
+    """Numbers (k, n, *batch) of bodies at places in `order`, 0 for places beyond."""
+    if (places == x.shape[1]).any():
+        x = jnp.concatenate([x, jnp.zeros_like(x[:, :1])], axis=1)
+    return take(x, places, 1)
 
 
 def momentum(tree: Tree, twists: Array) -> Array:
@@ -394,13 +440,12 @@ def on_joints(tree: Tree, impulse: Array) -> Array:
     impulse: on each single body. For the change of its momentum less all impulses from outside, the
         sums are the impulses of the joints
     """
-    parts, carried = [], ()
-    for at in reversed(range(len(tree.plan.levels))):
-        parts.append(_with_carried(tree, at, impulse[:, tree.bodies(at)], *carried))
-        a, b = tree.plan.spans[at]
-        carried = (stored(_carried)(tree.arm[:, a:b], parts[-1]),)
-    parts.append(_with_carried(tree, -1, impulse[:, tree.bodies(-1)], *carried))
-    return _joined(parts[::-1])
+    roots = len(tree.plan.roots)
+    force = _collected(tree.plan, impulse[:3])
+    moment = stored(cross)(tree.arm, force[:, roots:])
+    moving = np.flatnonzero(tree.plan.before < len(tree.plan.order))
+    moment = add_at(impulse[3:], tree.plan.before[moving], take(moment, moving, 1), 1)
+    return jnp.concatenate([force, _collected(tree.plan, moment)])
 
 
 def of_tree(tree: Tree, x: Array) -> Array:
@@ -582,11 +627,6 @@ def _outwards(
         speed = speeds[c] + joints.κ[c] * found[c]
         twist = twist + level.S[:, c] * speed[None]
     return twist, jnp.stack(found) if found else joints.κ
-
-
-def _followed(base: Array, arm: Array, own: Array) -> Array:
-    """Twists of bodies from the twists of their bases and the twists relative to them."""
-    return _along_arm(arm, base) + own
 
 
 def _along_arm(arm: Array, twist: Array) -> Array:
