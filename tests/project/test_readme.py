@@ -59,7 +59,12 @@ def turned(pitch, dt):
 
 def test_the_readme_states_the_slopes_of_the_screw():
     text = " ".join(README.split())
-    for stated in ("-2.77 rad", "51.3 rad per m/rad", "time it is 58.4", "of 0.1 ms 57.6"):
+    for stated in (
+        "-2.77 rad",
+        "51.3 rad per m/rad",
+        "58.4 in continuous time",
+        "57.6 with steps of 0.1 ms",
+    ):
         assert stated in text
     probes = lambda step: 0.02 + step * np.array((1.0, -1.0))  # noqa: E731
     np.testing.assert_allclose(turned(probes(0.0), 1e-3), -2.77, atol=5e-3)
