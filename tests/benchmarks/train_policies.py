@@ -43,7 +43,7 @@ SEARCHES = {
     "gripper": ("ppo", {"num_timesteps": 921_600}),
     "stewart_platform": ("ppo", {"num_timesteps": 1_500_000} | QUICK),
     "hopper": ("ppo", {"num_timesteps": 2_560_000, "learning_rate": 1e-3}),
-    "biped": ("ppo", {"num_timesteps": 2_000_000}),
+    "biped": ("ppo", {"num_timesteps": 1_024_000, "num_evals": 21, "entropy_cost": 1e-3}),
     "half_cheetah": ("ppo", {"num_timesteps": 2_000_000}),
     "ant": ("ppo", {"num_timesteps": 2_000_000}),
 }
