@@ -40,7 +40,7 @@ SEARCHES = {
     "swing_up": ("ppo", {"num_timesteps": 2_000_000} | QUICK),
     "four_bar_leg": ("gradients", {"iterations": 150}),
     "finger": ("gradients", {"iterations": 400}),
-    "gripper": ("ppo", {"num_timesteps": 921_600}),
+    "gripper": ("ppo", {"num_timesteps": 512_000, "learning_rate": 1e-3}),
     "stewart_platform": ("ppo", {"num_timesteps": 1_500_000} | QUICK),
     "hopper": ("ppo", {"num_timesteps": 2_560_000, "learning_rate": 1e-3}),
     "biped": ("ppo", {"num_timesteps": 1_024_000, "num_evals": 21, "entropy_cost": 1e-3}),

@@ -16,7 +16,7 @@ PAGE = FOLDER / "data" / "policies" / "README.md"
 MOST_BYTES = 100_000
 # Tasks without a stored policy, and why.
 WITHOUT = dict.fromkeys(
-    ("ant", "gripper", "half_cheetah"),
+    ("ant", "half_cheetah"),
     "not trained yet",
 ) | {
     "humanoid": "its training takes hours on two cores",
