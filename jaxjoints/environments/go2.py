@@ -104,7 +104,7 @@ def go2(
     friction: of the feet with the ground
 
     Raises: ValueError for a file without four legs and feet of this kind; ImportError without
-        mujoco: `pip install 'jaxjoints[mjcf]'`.
+        mujoco: `pip install -e '.[mjcf]'` in the checkout.
     """
     with warnings.catch_warnings():
         # What only MuJoCo's own simulation and drawing need is left out.

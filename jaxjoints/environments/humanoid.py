@@ -86,12 +86,13 @@ def humanoid() -> Humanoid:
     """Gymnasium's humanoid.xml on its floor; 1 is 40 N m, 80 at knees, 120 at hips about y, 10 in
     arms.
 
-    Raises: ImportError without gymnasium or mujoco: `pip install 'jaxjoints[gymnasium,mjcf]'`.
+    Raises: ImportError without gymnasium or mujoco: `pip install -e '.[gymnasium,mjcf]'` in the
+        checkout.
     """
     where = find_spec("gymnasium")
     if where is None or where.origin is None:
         raise ImportError(
-            "humanoid: its file is in gymnasium: pip install 'jaxjoints[gymnasium,mjcf]'"
+            "humanoid: its file is in gymnasium: pip install -e '.[gymnasium,mjcf]' in the checkout"
         )
     with warnings.catch_warnings():
         # Cameras and lights are left out, and knees start 2° beyond their stops, as in gymnasium.

@@ -31,7 +31,7 @@ def read_mesh(path: Path, scale: np.ndarray, most: int) -> Mesh:
     try:
         import trimesh
     except ImportError as error:
-        advice = "meshes are read with trimesh: pip install 'jaxjoints[models]'"
+        advice = "meshes are read with trimesh: pip install -e '.[models]' in the checkout"
         raise ImportError(advice) from error
     try:
         data = read_bytes(path, most)

@@ -145,7 +145,7 @@ def load_mjcf(
     try:
         import mujoco
     except ImportError as error:
-        advice = "MJCF is compiled by mujoco: pip install 'jaxjoints[mjcf]'"
+        advice = "MJCF is compiled by mujoco: pip install -e '.[mjcf]' in the checkout"
         raise ImportError(advice) from error
     sizes = FileLimits() if limits is None else limits
     roots = Roots(roots)

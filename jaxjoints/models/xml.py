@@ -240,7 +240,7 @@ def _defused():
         import defusedxml.ElementTree
     except ImportError as error:
         raise ImportError(
-            "model files are read with defusedxml: pip install 'jaxjoints[models]'"
+            "model files are read with defusedxml: pip install -e '.[models]' in the checkout"
         ) from error
     return defusedxml
 

@@ -64,7 +64,7 @@ class Live:
             import viser
         except ImportError as error:
             raise ImportError(
-                "live: viser is not installed; pip install 'jaxjoints[live]'"
+                "live: viser is not installed; pip install -e '.[live]' in the checkout"
             ) from error
         if state.time.ndim:
             raise ValueError(

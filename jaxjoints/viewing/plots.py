@@ -182,7 +182,8 @@ def _axes(ax: Any) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError("plots need Matplotlib: pip install 'jaxjoints[plot]'") from error
+        advice = "plots need Matplotlib: pip install -e '.[plot]' in the checkout"
+        raise ImportError(advice) from error
     return pyplot.gca()
 
 

@@ -105,7 +105,7 @@ def _problem(reply: dict | list) -> str:
     """Why there is no answer, "" if there is one."""
     match reply:
         case {"absent": reason}:
-            return f"left out: {reason}; pip install 'jaxjoints[peers]'"
+            return f"left out: {reason}; pip install -e '.[peers]' in the checkout"
         case {"unfit": reason}:
             return f"left out: {reason}"
         case {"failed": reason}:
