@@ -734,6 +734,9 @@ def blocks(
                 take(joints.κ, place, 1),
                 take(tree.arm, first + place, 1),
             )
+        if not len(left):
+            # Joints without coordinates, such as welds, hand on what arrives.
+            continue
         diagonal.append((node, stored(transposed_product)(left, right)))
         pairs = [
             (i, j, way.edges[passing.node[i], passing.node[j]])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from jaxjoints import (
+    WORLD,
     Ball,
     Constraint,
     CoulombFriction,
@@ -214,6 +215,27 @@ def test_bodies_that_fixed_joints_alone_hold_move_as_one():
     change = momentum(system, state)[:3] - before[:3]
     # To first order in the step: the error of one is of second order.
     np.testing.assert_allclose(change, [0.0, 0.0, -9.81 * 2 * DT], atol=20 * DT**2)
+
+
+def test_rows_act_on_bodies_that_are_welded_to_others():
+    """A pendulum held by rows, on the world and on a body that is welded to the world."""
+    found = []
+    for wall in (WORLD, "wall"):
+        world = SystemBuilder()
+        solid = {"mass": 1.0, "inertia": (0.1, 0.2, 0.3)}
+        if wall != WORLD:
+            world.body("wall", **solid)
+            world.joint("weld", Fixed(), child="wall")
+        world.body("rod", **solid)
+        arm = {"frame_C": (0.0, 0.0, 0.5), "frame_D": (0.2, 0.0, 0.0)}
+        hinge = Hinge((0.0, 1.0, 0.0))
+        world.joint("pivot", hinge, child="rod", parent=wall, tree=False, q=0.4, **arm)
+        system, state = world.build()
+        for _ in range(3):
+            state, info = step(system, state, dt=DT, scheme=TREE)
+        assert info.ok
+        found.append(state.position[:, system.body("rod")])
+    np.testing.assert_allclose(*found, atol=ROUNDING)
 
 
 def test_a_joint_whose_friction_follows_another_of_its_forces_stays_rows():
