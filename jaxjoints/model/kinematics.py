@@ -335,7 +335,9 @@ def _at_rest(group: JointGroup, axes: int) -> Array:
     q, t = jnp.zeros((group.coupling.dof, *one)), jnp.zeros(one)
     T, q, t = jax.tree.map(lambda x: x.astype(group.erp.dtype), (T, q, t))
     if group.coupling.batched:
-        return group.coupling.rows(T, q, t).W
+        # A weld has the same rows for all joints.
+        W = group.coupling.rows(T, q, t).W
+        return jnp.broadcast_to(W, (*W.shape[:2], *jnp.broadcast_shapes(W.shape[2:], one)))
     with jax.default_matmul_precision("highest"):
         return map_trailing(lambda c, *at: c.rows(*at).W, axes, group.coupling, T, q, t)
 

@@ -224,8 +224,9 @@ def test_rows_act_on_bodies_that_are_welded_to_others():
         world = SystemBuilder()
         solid = {"mass": 1.0, "inertia": (0.1, 0.2, 0.3)}
         if wall != WORLD:
-            world.body("wall", **solid)
-            world.joint("weld", Fixed(), child="wall")
+            for name in ("wall", "shelf"):
+                world.body(name, **solid)
+                world.joint(f"{name} weld", Fixed(), child=name)
         world.body("rod", **solid)
         arm = {"frame_C": (0.0, 0.0, 0.5), "frame_D": (0.2, 0.0, 0.0)}
         hinge = Hinge((0.0, 1.0, 0.0))
