@@ -20,6 +20,7 @@ Ten things that people do:
 from typing import TYPE_CHECKING
 
 from . import dynamics, environments, identification, learning, models, optimization
+from .algebra.compiler import QUICK
 from .algebra.pytree import map_trailing, static, struct
 from .algebra.renamed import earlier_names
 from .algebra.spatial import Pose
@@ -233,6 +234,7 @@ __all__ = [
     "Unrolled",
     "ProjectedGaussSeidel",
     "use_all_cores",
+    "QUICK",
     # reading
     "coordinates",
     "coordinate_speeds",

@@ -115,3 +115,13 @@ def test_a_session_goes_on_without_compilation():
         new = jax.grad(of_loss(other, start))(other).mass
     assert not again
     assert new[0] != value[0]
+
+
+def test_a_gradient_is_the_same_if_it_is_compiled_quickly():
+    """The derivative of an angle by a mass, beside central differences."""
+    system, state = build()
+    loss = of_loss(system, state)
+    found = jax.jit(jax.grad(loss), compiler_options=jj.QUICK)(system).mass[0]
+    heavy, light = (loss(system.with_numbers({"body.arm.mass": m})) for m in (1.001, 0.999))
+    assert abs(found) > 1e-7
+    assert abs(found - (heavy - light) / 0.002) < 1e-5 * abs(found)
