@@ -33,6 +33,7 @@ PPO = {
     **{"discounting": 0.99, "entropy_cost": 1e-2, "reward_scaling": 0.1, "seed": 0},
 }
 QUICK = {"learning_rate": 1e-3, "entropy_cost": 1e-3}
+LONG = {"num_timesteps": 3_072_000, "num_evals": 16, "entropy_cost": 1e-3}
 HIDDEN = (64, 64)
 # How each task is trained, and with which settings.
 SEARCHES = {
@@ -44,8 +45,8 @@ SEARCHES = {
     "stewart_platform": ("ppo", {"num_timesteps": 1_500_000} | QUICK),
     "hopper": ("ppo", {"num_timesteps": 2_560_000, "learning_rate": 1e-3}),
     "biped": ("ppo", {"num_timesteps": 1_024_000, "num_evals": 21, "entropy_cost": 1e-3}),
-    "half_cheetah": ("ppo", {"num_timesteps": 2_000_000}),
-    "ant": ("ppo", {"num_timesteps": 2_000_000}),
+    "half_cheetah": ("ppo", LONG | {"learning_rate": 1e-3}),
+    "ant": ("ppo", LONG | {"learning_rate": 5e-4}),
 }
 
 

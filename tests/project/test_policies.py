@@ -15,10 +15,7 @@ from support.examples import FOLDER, example
 PAGE = FOLDER / "data" / "policies" / "README.md"
 MOST_BYTES = 100_000
 # Tasks without a stored policy, and why.
-WITHOUT = dict.fromkeys(
-    ("ant", "half_cheetah"),
-    "not trained yet",
-) | {
+WITHOUT = {
     "humanoid": "its training takes hours on two cores",
     "go2": "its robot is a file of the user",
 }
