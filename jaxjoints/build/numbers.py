@@ -214,6 +214,13 @@ def _inner(path: str, record: Any, field: str) -> Any:
     else:
         names = {}
     if names.get(field) is None:
+        if isinstance(record, tuple):
+            like = [f"laws.{i}" for i, law in enumerate(record) if law_name(law) == field]
+            if like:
+                raise ValueError(
+                    f"path {path!r}: {' and '.join(like)} are both of the type {field!r}; name one "
+                    "by its place"
+                )
         known = [name for name, value in names.items() if value is not None]
         known += [name for name in _shortcuts(record) if name not in known]
         raise ValueError(

@@ -115,3 +115,14 @@ def test_other_shapes_are_refused(system):
         system.with_numbers({"body.hand.com": (1.0, 2.0)})
     with pytest.raises(ValueError, match="joint 'arm'.*axis"):
         system.with_numbers({"joint.arm.coupling.axis": (1.0, 2.0)})
+
+
+def test_of_two_laws_of_one_type_the_path_names_the_place():
+    world = jj.SystemBuilder()
+    world.body("foot", mass=1.0, inertia=(1.0, 1.0, 1.0), pose=(0.0, 0.0, 1.0))
+    ends = jj.shapes.Sphere(0.1), jj.shapes.HalfSpace()
+    world.contact("heel", *ends, child="foot", friction=0.5, cone="pyramid")
+    system, _ = world.build()
+    with pytest.raises(ValueError, match=r"laws\.1 and laws\.2 are both of the type"):
+        system.number("contact.heel.contact_friction.friction")
+    assert system.number("contact.heel.laws.2.friction") == 0.5
