@@ -80,10 +80,17 @@ VARIED = {
     "hopper": Varied(
         {"stiffness": 2e5, "damping": 2e3},
         0.01,
-        {f"body.{body}.mass": factor(0.9, 1.1) for body in ("torso", "thigh", "leg", "foot")}
+        {
+            f"body.{body}.mass": environments.scaled(0.9, 1.1)
+            for body in ("torso", "thigh", "leg", "foot")
+        }
         | {f"contact.{end}.contact_limits.stiffness": factor(0.25, 4.0) for end in ENDS}
         | {f"contact.{end}.contact_limits.damping": factor(0.2, 3.0) for end in ENDS}
-        | {f"contact.{end}.laws.{i}.friction": factor(0.7, 1.3) for end in ENDS for i in (1, 2)},
+        | {
+            f"contact.{end}.laws.{i}.friction": environments.scaled(0.7, 1.3)
+            for end in ENDS
+            for i in (1, 2)
+        },
     )
 }
 

@@ -63,7 +63,6 @@ SMALLEST = {
             ("gymnasium", "mujoco", "defusedxml"),
         )
     ],
-    "tests/benchmarks/first_answer.py": [Run("--cases hinge --programs step")],
     "tests/benchmarks/friction.py": [Run("--count 4 --links 1", sweep=True)],
     "tests/benchmarks/fuzz.py": [
         Run("--count 1 --seconds 1", sweep=True),
