@@ -110,7 +110,7 @@ def test_without_gymnasium_it_says_what_to_install(monkeypatch):
     # The name of the file is that of its function in the package.
     file = sys.modules["jaxjoints.environments.humanoid"]
     monkeypatch.setattr(file, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install 'jaxjoints\[gymnasium,mjcf\]'"):
+    with pytest.raises(ImportError, match=r"pip install -e '\.\[gymnasium,mjcf\]'"):
         environments.humanoid()
 
 
