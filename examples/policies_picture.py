@@ -19,7 +19,7 @@ from jaxjoints import environments
 TIMES = {
     "cart_pole": (0.02, 0.3, 0.6, 2.0),
     "finger": (0.02, 0.1, 0.3, 1.5),
-    "gripper": (0.02, 0.2, 0.4, 0.6),
+    "gripper": (0.02, 0.1, 0.2, 0.4),
     "stewart_platform": (0.02, 0.5, 1.0, 1.5),
     "swing_up": (0.04, 1.0, 2.0, 5.0),
 }

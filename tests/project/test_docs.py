@@ -33,6 +33,20 @@ EXACT = 1e-10  # the same after some thousand operations
 CONVERGED = 1e-6  # Jacobi's 400 iterations
 
 
+PAGES = [ROOT / "README.md", *PACKAGE.rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+
+
+def test_code_of_the_pages_is_python():
+    blocks = [
+        (page, code)
+        for page in PAGES
+        for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    ]
+    assert len(blocks) > 40
+    for page, code in blocks:
+        compile(code, f"{page}: {code[:40]}", "exec")
+
+
 @pytest.fixture(scope="module")
 def names():
     """What the code of the page leaves behind."""
