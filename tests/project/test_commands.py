@@ -158,7 +158,7 @@ SMALLEST = {
     ],
     "tests/benchmarks/trajectories.py": [Run("--only throw --iterations 1", ("mujoco.mjx",), True)],
     "tests/benchmarks/transfers.py": [Run("--tasks hopper --episodes 2", ("mujoco",), True)],
-    "tests/benchmarks/waits.py": [Run("--jobs hinge", sweep=True)],
+    "tests/benchmarks/waits.py": [Run("--jobs hinge")],
     "tests/benchmarks/windows.py": [Run("--windows 2 --seeds 1 --budget 1", sweep=True)],
     "tests/benchmarks/workarounds.py": [
         Run("--only arctan --rounds 2"),
