@@ -83,4 +83,4 @@ def _reader(old: str, new: str) -> property:
         warn_renamed(type(self).__name__, old, new)
         return getattr(self, new)
 
-    return property(read)
+    return property(read, doc=f"The earlier name of `{new}`.")

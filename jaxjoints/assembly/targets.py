@@ -89,7 +89,6 @@ class EndPosition(Step):
     dt: Array
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
-        """See `Step.hard`."""
         hard = rows.hard
         bias = jnp.where(hard.compliance > 0, hard.bias, hard.error / self.dt)
         # (φ₁ - φ₀)/h contains the drift of an error; rows without an error keep their drift.
@@ -109,15 +108,12 @@ class SurfaceVelocity(Step):
     holds_soft: bool = static(default=False)
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
-        """See `Step.hard`."""
         return rows.hard.drift, jnp.zeros_like(rows.hard.compliance)
 
     def closing(self, bias: Array, error: Array) -> Array:
-        """See `Step.closing`."""
         return jnp.zeros_like(error)
 
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
-        """See `Step.off`."""
         return None if self.holds_soft else rows.hard.compliance > 0
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
@@ -169,7 +165,6 @@ class Instant(Step):
     dt: Array
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
-        """See `Step.hard`."""
         hard = rows.hard
         springs = rows.structural & rows.soft
         springs = springs.reshape(-1, *(1,) * (hard.drift.ndim - 1)) & (hard.compliance > 0)
@@ -177,7 +172,6 @@ class Instant(Step):
         return hard.drift + bias, jnp.where(springs, hard.compliance, 0.0)
 
     def closing(self, bias: Array, error: Array) -> Array:
-        """See `Step.closing`."""
         return jnp.zeros_like(error)
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
@@ -207,7 +201,6 @@ class Impact(SurfaceVelocity):
     """
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
-        """See `Step.bound`."""
         return Step.bound(self, law, force)
 
 
@@ -221,7 +214,6 @@ class Projection(Step):
     """
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
-        """See `Step.hard`."""
         return rows.hard.error, jnp.zeros_like(rows.hard.compliance)
 
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
@@ -236,7 +228,6 @@ class Projection(Step):
         return None
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
-        """See `Step.bound`."""
         if not isinstance(force, Bound) or law.engagement is None:
             return None
         hard = jnp.where(force.compliance > 0, 0.0, force.present)
@@ -254,5 +245,4 @@ class Projection(Step):
         return Latch(error, held)
 
     def stiffness(self, latch: Latch, A: Array) -> Array:
-        """See `Step.stiffness`."""
         return latch.engaged * (HELD / A)

@@ -66,11 +66,9 @@ class Hinge2(Chart):
         return strut @ Pose.about(self.axis_C, q[2])
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_not_parallel(self, "axis_D", "axis_C", "use Cylindrical")
 
     def normalized(self) -> "Hinge2":
-        """See `Coupling.normalized`."""
         return replace(self, axis_D=direction(self.axis_D), axis_C=direction(self.axis_C))
 
 
@@ -110,11 +108,9 @@ class PrismaticRotoide(Chart):
         return Pose.along(self.axis_D, q[0]) @ Pose.about(self.axis_C, q[1])
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_not_parallel(self, "axis_D", "axis_C", "use Cylindrical")
 
     def normalized(self) -> "PrismaticRotoide":
-        """See `Coupling.normalized`."""
         return replace(self, axis_D=direction(self.axis_D), axis_C=direction(self.axis_C))
 
 
@@ -161,13 +157,11 @@ class PrismaticUniversal(Chart):
         return Pose.along(self.slide, q[0]) @ turned
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_axis("slide", self.slide) or check_not_parallel(
             self, "axis_D", "axis_C", "use PrismaticRotoide or Cylindrical"
         )
 
     def normalized(self) -> "PrismaticUniversal":
-        """See `Coupling.normalized`."""
         return replace(
             self,
             slide=direction(self.slide),
@@ -209,7 +203,6 @@ class DoubleHinge(Chart):
         return Pose.about_z(q[0]) @ Pose.along_x(self.length) @ Pose.about_z(q[1])
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_length("length", self.length, "use Hinge for axes that coincide")
 
 
@@ -245,15 +238,12 @@ class Reversed(Chart):
         return self.of.pose(q).inverse()
 
     def units(self) -> tuple[str, ...]:
-        """See `Coupling.units`."""
         return self.of.units()
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_holonomic("of", self.of)
 
     def normalized(self) -> "Reversed":
-        """See `Coupling.normalized`."""
         return Reversed(self.of.normalized())
 
 
@@ -305,11 +295,9 @@ class Chain(Chart):
         return middle @ self.second.pose(q[k:])
 
     def units(self) -> tuple[str, ...]:
-        """See `Coupling.units`."""
         return self.first.units() + self.second.units()
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         problem = check_holonomic("first", self.first) or check_holonomic("second", self.second)
         if problem:
             return problem
@@ -329,7 +317,6 @@ class Chain(Chart):
         return None
 
     def normalized(self) -> "Chain":
-        """See `Coupling.normalized`."""
         return replace(self, first=self.first.normalized(), second=self.second.normalized())
 
 

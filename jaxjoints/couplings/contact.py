@@ -121,12 +121,10 @@ class Contact(ContactGeometry):
     shape_D: Shape
 
     def touch(self, T: Pose) -> tuple[Touch, Array]:
-        """See `ContactGeometry.touch`."""
         contact = touch(self.shape_C, self.shape_D, T)
         return contact, basis(contact.normal, TANGENTS_JUMP)[0]
 
     def check(self) -> str | None:
-        """See `ContactGeometry.check`."""
         for field in ("shape_C", "shape_D"):
             shape = getattr(self, field)
             if not isinstance(shape, Shape):
@@ -195,7 +193,6 @@ class ContactPoint(ContactGeometry):
         return cls(T.rotate_inverse(offset), point_D, normal, tangent)
 
     def touch(self, T: Pose) -> tuple[Touch, Array]:
-        """See `ContactGeometry.touch`."""
         normal = unit(wide(self.normal, T))
         point = T.apply(wide(self.point_C, T))
         gap = dot(normal, point - wide(self.point_D, T))
@@ -205,7 +202,6 @@ class ContactPoint(ContactGeometry):
         return Touch(gap, point, normal), unit(tangent - dot(normal, tangent)[None] * normal)
 
     def check(self) -> str | None:
-        """See `ContactGeometry.check`."""
         for field in ("point_C", "point_D"):
             if np.shape(getattr(self, field)) != (3,):
                 return f"{field} has shape {np.shape(getattr(self, field))}; a point has 3"

@@ -278,7 +278,6 @@ class Chart(Coupling):
         return _projected(self.iterations, self, T, q)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q = self.coordinates(T, q, t)
         W = self.rows_at(q)
         error = multiply(W, error_twist(self.pose(q).inverse() @ T))[: 6 - self.dof]
@@ -327,11 +326,9 @@ class Derived(Chart):
         return self.of.dof
 
     def pose(self, q: Array) -> Pose:
-        """See `Coupling.pose`."""
         return self.of.pose(q)
 
     def units(self) -> tuple[str, ...]:
-        """See `Coupling.units`."""
         return self.of.units()
 
 
@@ -393,7 +390,6 @@ class Residual(Coupling):
         return multiply_transposed(metric(S, self.length), jnp.concatenate([moved.p, turned]))
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         G = _gradient(lambda T: self.residual(T, t), T)
         N = _gradient(lambda T: self.coordinates(T, q, t), T)
         error, drift = jax.jvp(lambda t: self.residual(T, t), (t,), (jnp.ones_like(t),))

@@ -61,7 +61,6 @@ class PointOnCurve(Chart):
         return Pose.from_rotation_vector(q[1:], _point(self.curve, q[:1]))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_functions("curve", self.curve, 1)
 
 
@@ -111,7 +110,6 @@ class PointOnSurface(Chart):
         return along(Pose.from_rotation_vector(q[2:]).rotate_inverse(unit(cross(u, v))))[:, None]
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_functions("surface", self.surface, 2)
 
 
@@ -171,7 +169,6 @@ class PointOnLevelSet(Residual):
         return jnp.concatenate([jnp.stack([dot(u, offset), dot(v, offset)]), r])
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         problem = check_functions("function", (self.function,), 3)
         if problem:
             return problem.replace("function[0]", "function")

@@ -74,7 +74,6 @@ class DoubleBall(Residual):
         return ("rad",) * 5
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_length("length", self.length, "use Ball for points that coincide")
 
 

@@ -101,7 +101,6 @@ class Ellipsoid(Coupling):
         return jnp.concatenate([position, unwrap_angle((heading - wing)[None], near[2:3]), turn])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q = self.coordinates(T, q)
         _, y, z = jnp.eye(3, dtype=q.dtype)
         to_C = Pose.about_x(q[3]) @ Pose.about_z(-jnp.asarray(self.wing, q.dtype))
@@ -110,7 +109,6 @@ class Ellipsoid(Coupling):
         return _rows(self, T, q, (upright,), (normal, wing))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return _check_radii(self.radii)
 
 
@@ -165,12 +163,10 @@ class Ellipsoid3(Coupling):
         return jnp.concatenate([position, twist_angle(twist_part(local, axis), axis, near[2:])])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         x, y, z = jnp.eye(3, dtype=q.dtype)
         return _rows(self, T, self.coordinates(T, q), (x, y), (z,))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return _check_radii(self.radii)
 
 

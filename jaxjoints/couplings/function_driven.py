@@ -69,7 +69,6 @@ class FunctionDriven(Chart):
         return Pose(p, (first @ second @ third).q)
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         if not 1 <= self.dof <= 6:
             return f"dof {self.dof} must be 1 to 6"
         for name in ("rotations", "translations"):
@@ -88,7 +87,6 @@ class FunctionDriven(Chart):
         return None
 
     def normalized(self) -> "FunctionDriven":
-        """See `Coupling.normalized`."""
         axes = (self.rotation_axes, self.translation_axes)
         rotation, translation = (unit(jnp.asarray(a, float).T).T for a in axes)
         return replace(self, rotation_axes=rotation, translation_axes=translation)

@@ -57,11 +57,9 @@ class Constant(Function):
     coordinates: ClassVar[tuple[int, ...]] = ()
 
     def value(self, q: Array) -> Array:
-        """See `Function.value`."""
         return jnp.asarray(self.number, q.dtype)
 
     def check(self) -> str | None:
-        """See `Function.check`."""
         return _check_array("number", self.number, 0)
 
 
@@ -83,13 +81,11 @@ class Linear(Function):
     coordinates: tuple[int, ...] = static(default=(0,), kw_only=True)
 
     def value(self, q: Array) -> Array:
-        """See `Function.value`."""
         slopes = jnp.asarray(self.slopes, q.dtype)
         chosen = jnp.stack([q[i] for i in self.coordinates])
         return jnp.asarray(self.offset, q.dtype) + jnp.sum(slopes * chosen)
 
     def check(self) -> str | None:
-        """See `Function.check`."""
         if np.shape(self.slopes) != (len(self.coordinates),):
             return (
                 f"slopes has shape {np.shape(self.slopes)}; give one for each of the coordinates "
@@ -114,7 +110,6 @@ class Polynomial(Function):
     coordinates: tuple[int, ...] = static(default=(0,), kw_only=True)
 
     def value(self, q: Array) -> Array:
-        """See `Function.value`."""
         total = jnp.asarray(self.coefficients, q.dtype)
         for coordinate in reversed(self.coordinates):
             power, total = total, jnp.zeros_like(total[..., 0])
@@ -123,7 +118,6 @@ class Polynomial(Function):
         return total
 
     def check(self) -> str | None:
-        """See `Function.check`."""
         if np.ndim(self.coefficients) != len(self.coordinates) or np.size(self.coefficients) == 0:
             return (
                 f"coefficients has shape {np.shape(self.coefficients)}; give one axis of powers "
@@ -153,7 +147,6 @@ class Spline(Function):
     coordinates: tuple[int, ...] = static(default=(0,), kw_only=True)
 
     def value(self, q: Array) -> Array:
-        """See `Function.value`."""
         x = q[self.coordinates[0]]
         knots, values = jnp.asarray(self.knots, q.dtype), jnp.asarray(self.values, q.dtype)
         bend = _second_derivatives(knots, values)
@@ -170,7 +163,6 @@ class Spline(Function):
         return curve + along * (x - inside)
 
     def check(self) -> str | None:
-        """See `Function.check`."""
         if len(self.coordinates) != 1:
             return f"coordinates {self.coordinates} must be one coordinate"
         knots = np.asarray(self.knots)
@@ -207,11 +199,9 @@ class Sum(Function):
         return tuple(sorted({i for term in self.terms for i in term.coordinates}))
 
     def value(self, q: Array) -> Array:
-        """See `Function.value`."""
         return sum(term.value(q) for term in self.terms)
 
     def check(self) -> str | None:
-        """See `Function.check`."""
         if not self.terms:
             return "terms is empty; use Constant(0.0)"
         for i, term in enumerate(self.terms):

@@ -36,7 +36,6 @@ class _Gear(Residual):
         return T, self.coordinates(T, q, t)
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         for name, number in (("radius_C", self.radius_C), ("radius_D", self.radius_D)):
             radius = float(np.asarray(number))
             if not np.isfinite(radius) or radius == 0:

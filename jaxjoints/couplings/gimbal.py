@@ -82,7 +82,6 @@ class Gimbal(Coupling):
         return euler_angles(self.order, T.q, near, self.continuous)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q = self.coordinates(T, q)
         rates = euler_rates(self.order, q)
         W = stack_rows(*(along(x) for x in axes(T)), *(about(rate) for rate in rates))
@@ -90,7 +89,6 @@ class Gimbal(Coupling):
         return CouplingRows(W, error, q, jnp.zeros_like(error))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_order(self.order)
 
 
@@ -130,7 +128,6 @@ class FreeEuler(Coupling):
         return jnp.concatenate([T.p, angles], axis=0)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q = self.coordinates(T, q)
         forces = (along(T.rotate_inverse(x)) for x in axes(T))
         moments = (about(rate) for rate in euler_rates(self.order, q[3:]))
@@ -138,7 +135,6 @@ class FreeEuler(Coupling):
         return CouplingRows(stack_rows(*forces, *moments), error, q, error)
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_order(self.order)
 
 

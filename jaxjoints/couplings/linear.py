@@ -59,7 +59,6 @@ class Slider(Coupling):
         return dot(unit_axis(self.axis, T), T.p)[None]
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         a = unit_axis(self.axis, T)
         u, v = basis(a)
         x, y, z = axes(T)
@@ -69,11 +68,9 @@ class Slider(Coupling):
         return CouplingRows(W, error, self.coordinates(T), jnp.zeros_like(error))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_axis("axis", self.axis)
 
     def normalized(self) -> "Slider":
-        """See `Coupling.normalized`."""
         return replace(self, axis=direction(self.axis))
 
 
@@ -117,7 +114,6 @@ class Cylindrical(Coupling):
         return jnp.concatenate([dot(a, T.p)[None], angle], axis=0)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         a = unit_axis(self.axis, T)
         u, v = basis(a)
         W = stack_rows(along(u), along(v), about(u), about(v), along(a), about(a))
@@ -128,11 +124,9 @@ class Cylindrical(Coupling):
         return CouplingRows(W, error, self.coordinates(T, q), jnp.zeros_like(error))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_axis("axis", self.axis)
 
     def normalized(self) -> "Cylindrical":
-        """See `Coupling.normalized`."""
         return replace(self, axis=direction(self.axis))
 
 
@@ -167,7 +161,6 @@ class Translation(Coupling):
         return T.p
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         R = T.R
         W = stack_rows(*map(about, axes(T)), *(along(R[i]) for i in range(3)))
         error = quat_to_rotation_vector(T.q)
@@ -205,11 +198,9 @@ class Helical(Chart):
         return Pose.about(self.axis, q[0]) @ Pose.along(self.axis, self.pitch * q[0])
 
     def normalized(self) -> "Helical":
-        """See `Coupling.normalized`."""
         return replace(self, axis=direction(self.axis))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         problem = check_axis("axis", self.axis)
         if problem:
             return problem

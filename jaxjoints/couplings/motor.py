@@ -26,7 +26,6 @@ class _Motor(Coupling):
     dof: ClassVar[int] = 6
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         if len(self.carried) != 3 or not set(self.carried) <= set("CD"):
             return f"carried {self.carried!r} must be three letters C or D, one for each axis"
         axes = np.asarray(self.axes)
@@ -96,14 +95,12 @@ class AngularMotor(_Motor):
         return jnp.concatenate([jnp.stack(angles), T.p])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         R = T.R
         W = jnp.stack([*map(about, self._in_C(T)), *(along(R[i]) for i in range(3))])
         error = jnp.zeros(0, T.p.dtype)
         return CouplingRows(W, error, self.coordinates(T, q), error)
 
     def normalized(self) -> "AngularMotor":
-        """See `Coupling.normalized`."""
         return AngularMotor(_unit_rows(self.axes), carried=self.carried)
 
 
@@ -160,7 +157,6 @@ class LinearMotor(_Motor):
         return jnp.concatenate([distances, r if q is None else unwrap_rotation_vector(r, q[3:])])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q = self.coordinates(T, q)
         rates = so3_right_jacobian_inverse(q[3:])
         W = jnp.stack([*map(along, self._in_C(T)), *(about(rates[i]) for i in range(3))])
@@ -168,7 +164,6 @@ class LinearMotor(_Motor):
         return CouplingRows(W, error, q, error)
 
     def normalized(self) -> "LinearMotor":
-        """See `Coupling.normalized`."""
         return LinearMotor(_unit_rows(self.axes), carried=self.carried)
 
 

@@ -56,7 +56,6 @@ class SlottedHinge(Coupling):
         return jnp.concatenate([T.p[:1], angle], axis=0)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         x, y, z = axes(T)
         turn, tilt = _turn_and_tilt(T)
         x_D, y_D = (quat_rotate_inverse(turn, axis) for axis in (x, y))
@@ -103,7 +102,6 @@ class Planar(Coupling):
         return jnp.concatenate([T.p[:2], angle], axis=0)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         x, y, z = axes(T)
         turn, tilt = _turn_and_tilt(T)
         x_D, y_D = (quat_rotate_inverse(turn, axis) for axis in (x, y))
@@ -145,7 +143,6 @@ class PlanarTranslation(Coupling):
         return T.p[:2]
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         x, y, z = axes(T)
         W = stack_rows(along(z), about(x), about(y), about(z), along(x), along(y))
         error = jnp.concatenate([T.p[2:], quat_to_rotation_vector(T.q)], axis=0)

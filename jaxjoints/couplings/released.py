@@ -65,7 +65,6 @@ class Released(Coupling):
         return jnp.concatenate([rows.error, rows.q])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
 
         def moved(twist):
             return self.coordinates(retract(T, twist), q)
@@ -75,7 +74,6 @@ class Released(Coupling):
         return CouplingRows(W, none, self.coordinates(T, q), none)
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         problem = check_holonomic("of", self.of)
         if problem:
             return problem
@@ -86,5 +84,4 @@ class Released(Coupling):
         return None
 
     def normalized(self) -> "Released":
-        """See `Coupling.normalized`."""
         return Released(self.of.normalized())

@@ -48,7 +48,6 @@ class Fixed(Coupling):
         return self.zero(T)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         x, y, z = axes(T)
         W = stack_rows(along(x), along(y), along(z), about(x), about(y), about(z))
         error = error_twist(T)
@@ -85,7 +84,6 @@ class Free(Coupling):
         return jnp.concatenate([T.p, r if q is None else unwrap_rotation_vector(r, q[3:])], axis=0)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q = self.coordinates(T, q)
         rates = so3_right_jacobian_inverse(q[3:])
         R = T.R
@@ -139,7 +137,6 @@ class FreeRodrigues(Coupling):
         return "m", "m", "m", "1", "1", "1"
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q = self.coordinates(T, q)
         sigma, R = q[3:], T.R
         x, y, z = axes(T)

@@ -35,7 +35,6 @@ class _Rolling(Residual):
         return (T.rotate(v[:3]) - cross(T.rotate(v[3:]), self.arm(T)))[:2]
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_length("radius", self.radius, "use PlanePoint for a point that slides")
 
 
@@ -77,7 +76,6 @@ class RollingSphere(_Rolling):
         return Pose.from_rotation_vector(q[2:], jnp.append(q[:2], self.radius))
 
     def arm(self, T: Pose) -> Array:
-        """See `_Rolling.arm`."""
         return self.radius * jnp.eye(3, dtype=T.p.dtype)[2]
 
     def residual(self, T: Pose, t: Array) -> Array:
@@ -138,7 +136,6 @@ class RollingDisc(_Rolling):
         return Pose(jnp.append(q[:2], jnp.zeros_like(q[0])) + self._arm(q[2:]), turn.q)
 
     def arm(self, T: Pose) -> Array:
-        """See `_Rolling.arm`."""
         _, axis, up = jnp.eye(3, dtype=T.p.dtype)
         axis = T.rotate(axis)
         # 0 where the disc lies flat.

@@ -68,7 +68,6 @@ class Hinge(Coupling):
         return twist_angle(twist_part(T.q, a), a, q)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         a = unit_axis(self.axis, T)
         u, v = basis(a)
         x, y, z = axes(T)
@@ -80,11 +79,9 @@ class Hinge(Coupling):
         return CouplingRows(W, error, twist_angle(turn, a, q), jnp.zeros_like(error))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_axis("axis", self.axis)
 
     def normalized(self) -> "Hinge":
-        """See `Coupling.normalized`."""
         return replace(self, axis=direction(self.axis))
 
 
@@ -127,7 +124,6 @@ class Ball(Coupling):
         return r if q is None else unwrap_rotation_vector(r, q)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         r = self.coordinates(T, q)
         x, y, z = axes(T)
         rates = so3_right_jacobian_inverse(r)
@@ -189,7 +185,6 @@ class Universal(Coupling):
         return self._turns(T, q)[0]
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q, first, second = self._turns(T, q)
         a = quat_rotate_inverse(second, unit_axis(self.axis_D, T))
         b = unit_axis(self.axis_C, T)
@@ -204,7 +199,6 @@ class Universal(Coupling):
         return CouplingRows(W, error, q, jnp.zeros_like(error))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         problem = check_axis("axis_D", self.axis_D) or check_axis("axis_C", self.axis_C)
         if problem:
             return problem
@@ -219,7 +213,6 @@ class Universal(Coupling):
         return None
 
     def normalized(self) -> "Universal":
-        """See `Coupling.normalized`."""
         return replace(self, axis_D=direction(self.axis_D), axis_C=direction(self.axis_C))
 
     def _turns(self, T: Pose, q: Array | None) -> tuple[Array, Array, Array]:

@@ -100,7 +100,6 @@ class _Rounded(Shape):
     half_length: ClassVar[ArrayLike] = 0.0
 
     def parts(self) -> list[tuple[ArrayLike, Shape]]:
-        """See `Shape.parts`."""
         return [(np.zeros(3), self)]
 
     def lowest(self, up: Array) -> Array:
@@ -132,7 +131,6 @@ class Sphere(_Rounded):
     radius: Numbers
 
     def check(self) -> str | None:
-        """See `Shape.check`."""
         return check_length("radius", self.radius, "use Point for a point")
 
 
@@ -164,7 +162,6 @@ class Capsule(_Rounded):
         return [(end * self.half_length, Sphere(self.radius)) for end in ends]
 
     def check(self) -> str | None:
-        """See `Shape.check`."""
         problem = check_length("radius", self.radius, "give the radius of its half spheres")
         return problem or check_length("length", self.length, "use Sphere for a length of 0")
 
@@ -187,7 +184,6 @@ class Box(Shape):
         return [(corner * jnp.asarray(self.size) / 2, Point()) for corner in CORNERS]
 
     def check(self) -> str | None:
-        """See `Shape.check`."""
         if np.shape(self.size) != (3,):
             return f"size has shape {np.shape(self.size)}; give the three edges along x, y, z"
         problems = (check_length("size", edge, "edges are lengths") for edge in self.size)
@@ -215,7 +211,6 @@ class Cylinder(Shape):
         return [(np.zeros(3), RimPoint(self.radius, self.length, *place)) for place in places]
 
     def check(self) -> str | None:
-        """See `Shape.check`."""
         problem = check_length("radius", self.radius, "give the radius of its discs")
         return problem or check_length("length", self.length, "give a disc a small thickness")
 
@@ -251,7 +246,6 @@ class ConvexMesh(Shape):
         return [(np.zeros(3), HullPoint(self.vertices, toward)) for toward in SPREAD]
 
     def check(self) -> str | None:
-        """See `Shape.check`."""
         vertices = np.asarray(self.vertices)
         if vertices.ndim != 2 or vertices.shape[1] != 3 or len(vertices) < 4:
             return (
@@ -306,7 +300,6 @@ class HeightField(Shape):
         return []
 
     def check(self) -> str | None:
-        """See `Shape.check`."""
         heights = np.asarray(self.heights)
         if heights.ndim != 2 or min(heights.shape) < 3:
             return f"heights has shape {heights.shape}; give a grid of 3 nodes or more each way"
@@ -334,7 +327,6 @@ class CapsuleEnd(Capsule):
     side: Numbers
 
     def parts(self) -> list[tuple[ArrayLike, Shape]]:
-        """See `Shape.parts`."""
         return [(np.zeros(3), self)]
 
 
@@ -355,7 +347,6 @@ class BoxEdge(Box):
     corner: Numbers
 
     def parts(self) -> list[tuple[ArrayLike, Shape]]:
-        """See `Shape.parts`."""
         return [(np.zeros(3), self)]
 
 
@@ -378,11 +369,9 @@ class RimPoint(Cylinder):
     turn: Numbers
 
     def parts(self) -> list[tuple[ArrayLike, Shape]]:
-        """See `Shape.parts`."""
         return [(np.zeros(3), self)]
 
     def lowest(self, up: Array) -> Array:
-        """See `Shape.lowest`."""
         radius, length, disc, turn = (
             wide_like(x, up) for x in (self.radius, self.length, self.disc, self.turn)
         )
@@ -418,11 +407,9 @@ class HullPoint(ConvexMesh):
     toward: Numbers
 
     def parts(self) -> list[tuple[ArrayLike, Shape]]:
-        """See `Shape.parts`."""
         return [(np.zeros(3), self)]
 
     def lowest(self, up: Array) -> Array:
-        """See `Shape.lowest`."""
         vertices = wide_like(self.vertices, up, 2)
         tilted = up - LEVEL * wide_like(self.toward, up, 1)
         lowest = _lowest(*stop_gradient((vertices, tilted)))

@@ -73,7 +73,6 @@ class BallRotation(Coupling):
         return self._measure(r, q)[0]
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         r = unwrap_rotation_vector(quat_to_rotation_vector(T.q), self._rotation_vector(q))
         q, gradients = self._measure(r, q)
         J = so3_right_jacobian_inverse(r)
@@ -83,7 +82,6 @@ class BallRotation(Coupling):
         return CouplingRows(W, error, q, jnp.zeros_like(error))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         allowed = np.asarray(self.allowed)
         if allowed.shape != (3,):
             return f"allowed has shape {allowed.shape}; give one angle for each of x, y, z"

@@ -58,7 +58,6 @@ class PlanePoint(Coupling):
         return jnp.concatenate([jnp.stack([dot(u, T.p), dot(v, T.p)]), r], axis=0)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q = self.coordinates(T, q)
         normal = unit_axis(self.normal, T)
         forces = (along(T.rotate_inverse(x)) for x in (normal, *basis(normal)))
@@ -68,11 +67,9 @@ class PlanePoint(Coupling):
         return CouplingRows(W, error, q, jnp.zeros_like(error))
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         return check_axis("normal", self.normal)
 
     def normalized(self) -> "PlanePoint":
-        """See `Coupling.normalized`."""
         return replace(self, normal=direction(self.normal))
 
 
@@ -135,7 +132,6 @@ class SegmentedPlanePoint(Coupling):
         return jnp.concatenate([jnp.stack([length, T.p[1]]), r])
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         q = self.coordinates(T, q)
         normal, height, _ = self._nearest(T)
         _, y, _ = axes(T)
@@ -146,7 +142,6 @@ class SegmentedPlanePoint(Coupling):
         return CouplingRows(W, height[None], q, jnp.zeros_like(height)[None])
 
     def check(self) -> str | None:
-        """See `Coupling.check`."""
         points = np.asarray(self.points)
         if points.ndim != 2 or points.shape[1] != 2 or len(points) < 2:
             return f"points has shape {points.shape}; give at least 2 corners (x, z)"
@@ -214,7 +209,6 @@ class FixedAxis(Coupling):
         return jnp.concatenate([T.p, angles], axis=0)
 
     def rows(self, T: Pose, q: Array, t: Array) -> CouplingRows:
-        """See `Coupling.rows`."""
         turned = _ROLL_PITCH.rows(T, q[3:], t)
         q = jnp.concatenate([T.p, turned.q], axis=0)
         G = _ROLL_PITCH.pose(turned.q)

@@ -41,7 +41,6 @@ class Ant(Environment):
     """
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         x = jax.random.uniform(key, (8, 1), self.start.q.dtype, minval=-0.1, maxval=0.1)
         # Ankles are bent outwards alone: the feet stay above the ground.
         x = x + jnp.asarray([0.0, BENT - 0.1] * 4, x.dtype)[:, None]
@@ -51,7 +50,6 @@ class Ant(Environment):
         return {"torso": jnp.asarray((0.0, 0.0, HEIGHT), self.start.q.dtype)}
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         at, i = self.places(*HINGES), self.system.body("torso")
         where = [state.position[2:, i], state.quaternion[:, i], state.q[at]]
         return jnp.concatenate([*where, state.velocity[:, i], state.omega[:, i], qd[at] / 5])
@@ -59,7 +57,6 @@ class Ant(Environment):
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         i = self.system.body("torso")
         height, effort = state.position[2, i], -0.5 * jnp.mean(action**2)
         parts = {"forwards": state.velocity[0, i], "alive": jnp.ones_like(height)}

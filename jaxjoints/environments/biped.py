@@ -49,7 +49,6 @@ class Biped(Environment):
     """
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         x = jax.random.uniform(key, (8,), self.start.q.dtype, minval=-1.0, maxval=1.0)
         # Rigid displacements of trunk and legs: the loops stay closed.
         trunk = jnp.stack([jnp.zeros_like(x[0]), 5e-3 * (1 + x[0]), 0.05 * x[1]])
@@ -57,7 +56,6 @@ class Biped(Environment):
         return self.system.state(q=q, qd={"trunk": 0.1 * x[4:7]})
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         trunk, hips, cranks = (self.places(*names) for names in (("trunk",), HIPS, CRANKS))
         where = [state.q[trunk[1:]], state.q[hips], state.q[cranks]]
         speeds = [qd[trunk[:2]] / 2, qd[trunk[2:]] / 5, qd[hips] / 5, qd[cranks] / 10]
@@ -66,7 +64,6 @@ class Biped(Environment):
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         trunk = self.places("trunk")
         _, height, tilt = state.q[trunk]
         parts = {

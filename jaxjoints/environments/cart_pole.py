@@ -34,18 +34,15 @@ class CartPole(Environment):
     """
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         x = jax.random.uniform(key, (4, 1), self.start.q.dtype, minval=-0.05, maxval=0.05)
         return self.system.state(q={"rail": x[0], "pivot": x[1]}, qd={"rail": x[2], "pivot": x[3]})
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         return jnp.concatenate([state.q, qd])
 
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         place, tilt = state.q
         return {"upright": jnp.cos(tilt), "centred": -0.1 * place**2}, jnp.abs(tilt) > TILT
 

@@ -44,7 +44,6 @@ class Finger(Environment):
     """
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         x = jax.random.uniform(key, (3, 1), self.start.q.dtype, maxval=0.1)
         return self.system.state(q=dict(zip(KNUCKLES, x, strict=True)))
 
@@ -54,13 +53,11 @@ class Finger(Environment):
         return tip(LOWER + share * (UPPER - LOWER))
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         return jnp.concatenate([state.q, qd / 20, (goal - tip(state.q)) / LENGTHS.sum()])
 
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         way = (goal - tip(state.q)) / LENGTHS.sum()
         # Protects the slope of the root where the tip is at the point.
         distance = jnp.sqrt(jnp.sum(way**2) + 1e-6)

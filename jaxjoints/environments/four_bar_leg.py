@@ -49,7 +49,6 @@ class FourBarLeg(Environment):
     """
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         x = jax.random.uniform(key, (), self.start.q.dtype, maxval=0.1)
         # A rigid displacement: the loop stays closed.
         position = self.start.position.at[2].add(x)
@@ -57,7 +56,6 @@ class FourBarLeg(Environment):
         return replace(self.start, position=position, q=q)
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         trunk, crank = self.places("trunk"), self.places("crank")
         parts = [state.q[trunk[1:]], state.q[crank], qd[trunk] / 2, qd[crank] / 10]
         return jnp.concatenate([*parts, gaps(self.system, state)])
@@ -65,7 +63,6 @@ class FourBarLeg(Environment):
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         trunk = self.places("trunk")
         parts = {"forwards": qd[trunk[0]], "effort": -0.05 * action[0] ** 2}
         return parts, state.q[trunk[1]] < -0.2

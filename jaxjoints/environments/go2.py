@@ -48,7 +48,6 @@ class Go2(Environment):
     trunk: str = static(default="", kw_only=True)
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         x = jax.random.uniform(key, (13,), self.start.q.dtype, -1.0, 1.0)
         q = dict(zip(self.actuated, self.pose + 0.05 * x[1:], strict=True))
         # Lifted by what bent legs may reach further down.
@@ -57,7 +56,6 @@ class Go2(Environment):
         return self.system.state(q=q, pose={self.trunk: at})
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         i, at = self.system.body(self.trunk), self.places(*self.actuated)
         pose = body_poses(self.system, state)[i]
         axes = pose.R.T
@@ -67,7 +65,6 @@ class Go2(Environment):
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         i = self.system.body(self.trunk)
         pose = body_poses(self.system, state)[i]
         parts = {

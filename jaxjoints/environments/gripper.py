@@ -55,7 +55,6 @@ class Gripper(Environment):
     cube: int = static(default=0, kw_only=True)
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         x = jax.random.uniform(key, (), self.start.q.dtype, -0.01, 0.01)
         position = self.start.position.at[0, self.cube].add(x)
         return replace(
@@ -63,7 +62,6 @@ class Gripper(Environment):
         )
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         lift, bar, cube = (self.places(name) for name in ("lift", "outer left", "cube"))
         parts = [state.q[lift] / SIDE, -state.q[bar], qd[lift], qd[bar] / 10]
         return jnp.concatenate([*parts, state.q[cube[:2]] / SIDE, state.q[cube[2:]], qd[cube[:2]]])
@@ -71,7 +69,6 @@ class Gripper(Environment):
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         x, height, _ = state.q[self.places("cube")]
         parts = {
             "lifted": jnp.minimum(height / LIFTED, 1.0),

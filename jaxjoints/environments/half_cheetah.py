@@ -92,7 +92,6 @@ class HalfCheetah(Environment):
     """
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         at, moving = jax.random.split(key)
         q = jax.random.uniform(at, (9,), self.start.q.dtype, minval=-0.1, maxval=0.1)
         qd = 0.1 * jax.random.normal(moving, (9,), self.start.q.dtype)
@@ -103,7 +102,6 @@ class HalfCheetah(Environment):
         return self.system.state(q=by_name(q.at[1].add(0.1)), qd=by_name(qd))
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         at = self.places("root", *HINGES)
         # The third coordinate of the plane counts against y.
         sign = jnp.ones(9, qd.dtype).at[2].set(-1.0)
@@ -112,7 +110,6 @@ class HalfCheetah(Environment):
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         forwards = qd[self.places("root")[0]]
         effort = -0.1 * jnp.sum(action**2)
         return {"forwards": forwards, "effort": effort}, jnp.zeros((), bool)

@@ -50,7 +50,6 @@ class Hopper(Environment):
     """
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         q, qd = jax.random.uniform(key, (2, 6, 1), self.start.q.dtype, minval=-5e-3, maxval=5e-3)
 
         def by_name(x):
@@ -62,14 +61,12 @@ class Hopper(Environment):
         return self.system.state(q=q, qd=qd)
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         at = self.places("root", *HINGES)
         return jnp.concatenate([state.q[at[1:]], qd[at] / 5])
 
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         _, height, tilt = state.q[self.places("root")]
         forwards = qd[self.places("root")[0]]
         effort = -1e-3 * jnp.sum(action**2)

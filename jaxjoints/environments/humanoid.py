@@ -43,7 +43,6 @@ class Humanoid(Environment):
     hinges: tuple[str, ...] = static(default=(), kw_only=True)
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         n = len(self.hinges)
         x = jax.random.uniform(key, (12 + 2 * n,), self.start.q.dtype, -0.01, 0.01)
         q, qd = x[12 : 12 + n], x[12 + n :]
@@ -58,7 +57,6 @@ class Humanoid(Environment):
         )
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         i, at = self.system.body("torso"), self.places(*self.hinges)
         pose, omega = body_poses(self.system, state)[i], state.omega[:, i]
         # Of the frame's origin, from that of the centre of mass.
@@ -69,7 +67,6 @@ class Humanoid(Environment):
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         height = body_poses(self.system, state)[self.system.body("torso")].p[2]
         mass = self.system.mass
         fallen = (height < LOWEST) | (height > HIGHEST)

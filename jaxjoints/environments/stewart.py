@@ -85,7 +85,6 @@ class StewartPlatform(Environment):
         return wrench_at(self.system, state, "platform", force=force)
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         i = self.system.body("platform")
         place, lean = self._errors(state, goal)
         lengths = state.q[self.places(*LEGS)]
@@ -97,7 +96,6 @@ class StewartPlatform(Environment):
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         # Protects the slope of the root where the platform is where it is wanted.
         place, lean = (10 * jnp.sqrt(jnp.sum(x**2) + 1e-8) for x in self._errors(state, goal))
         return {"place": -place, "lean": -lean}, jnp.zeros((), bool)

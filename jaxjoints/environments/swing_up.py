@@ -38,18 +38,15 @@ class SwingUp(Environment):
     """
 
     def draw(self, key: Array) -> State:
-        """See `Environment`."""
         x = jax.random.uniform(key, (2, 1), self.start.q.dtype, minval=-0.2, maxval=0.2)
         return self.system.state(q={"shoulder": x[0]}, qd={"shoulder": x[1]})
 
     def observe(self, state: State, qd: Array, goal: Array) -> Array:
-        """See `Environment`."""
         return jnp.concatenate([jnp.sin(state.q), jnp.cos(state.q), qd / 4])
 
     def judge(
         self, state: State, qd: Array, goal: Array, action: Array
     ) -> tuple[dict[str, Array], Array]:
-        """See `Environment`."""
         height = -jnp.cos(state.q[0])
         parts = {
             "height": height,

@@ -48,11 +48,9 @@ class ContactLimits(Limits):
 
     @property
     def needs_speed(self) -> bool:
-        """See `Law`."""
         return self.restitution is not None or (self.speed is not None and self.anticipate)
 
     def force(self, at: CoordinateState) -> Bound:
-        """See `Law.force`."""
         softness = self.stiffness, self.damping, self.erp, self.cfm, self.max_correction
         when = {"engagement": self.engagement, "anticipate": self.anticipate}
         stop = Limits(self.lower, None, *softness, **when).force(at)
@@ -74,7 +72,6 @@ class ContactLimits(Limits):
         return replace(stop, bias=bias)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         if self.lower is None or self.upper is not None:
             return "keeps a gap above lower; leave upper out"
         if self.engagement is not None and self.speed is not None:
@@ -123,7 +120,6 @@ class ContactFriction(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Bound:
-        """See `Law.force`."""
         zero = zero_like(at.q)
         one = jnp.ones_like(zero)
         most = jnp.where(at.gap <= 0, at.dt * self.friction_force, 0.0)
@@ -132,7 +128,6 @@ class ContactFriction(Law):
         return Bound(one, bias, softness, one, lower=-most, upper=most, mu=μ)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         for field in ("friction_force", "slip"):
             if (np.asarray(getattr(self, field)) < 0).any():
                 return f"{field} {getattr(self, field)} must be >= 0"

@@ -41,12 +41,10 @@ class Motor(Law):
     aims: ClassVar = MappingProxyType({"target_speed": "speed"})
 
     def force(self, at: CoordinateState) -> Bound:
-        """See `Law.force`."""
         speed = self.speed if at.target_speed is None else at.target_speed
         return _bounded(at, -speed, self.cfm / at.dt, self.effort)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         return check_numbers(self, "speed")
 
 
@@ -77,16 +75,14 @@ class Servo(Law):
 
     @property
     def kind(self) -> type:
-        """See `Law`."""
+        """`Linear` without a bound of the effort, else `Bound` (see `Law`)."""
         return Linear if self.effort is None else Bound
 
     @property
     def two_sided(self) -> bool:
-        """See `Law`."""
         return self.effort is not None
 
     def force(self, at: CoordinateState) -> Linear | Bound:
-        """See `Law.force`."""
         target = self.target if at.target is None else at.target
         speed = self.target_speed if at.target_speed is None else at.target_speed
         dt = at.dt
@@ -99,7 +95,6 @@ class Servo(Law):
         return _bounded(at, bias, cfm / dt, self.effort)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         return check_numbers(self, "target", "target_speed")
 
 
@@ -125,11 +120,9 @@ class Armature(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
-        """See `Law.force`."""
         return Linear(self.inertia + zero_like(at.q), self.inertia * at.qd)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         return check_numbers(self)
 
 
@@ -148,12 +141,10 @@ class Effort(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
-        """See `Law.force`."""
         zero = zero_like(at.q)
         return Linear(zero, at.dt * self.effort + zero)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         return check_numbers(self, "effort")
 
 

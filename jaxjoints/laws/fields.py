@@ -125,7 +125,6 @@ class PointForce(Field):
     axes: Literal["world", "body"] = static(default="world", kw_only=True)
 
     def wrench(self, motion: BodyMotion) -> Array:
-        """See `Field.wrench`."""
         force, moment = self.force, self.moment
         if self.axes == "body":
             force = motion.pose.rotate(force)
@@ -134,7 +133,6 @@ class PointForce(Field):
         return jnp.concatenate([force, torque if moment is None else torque + moment])
 
     def check(self) -> str | None:
-        """See `Field.check`."""
         if self.axes not in ("world", "body"):
             return f"axes {self.axes!r} must be 'world' or 'body'"
         for name in ("force", "point", "moment"):
@@ -171,7 +169,6 @@ class Drag(Field):
     angular_quadratic: Array | float | None = None
 
     def wrench(self, motion: BodyMotion) -> Array:
-        """See `Field.wrench`."""
         force, moment = jnp.zeros_like(motion.velocity), jnp.zeros_like(motion.omega)
         k = _coefficient(self.linear, self.quadratic, motion.velocity)
         if k is not None:
@@ -184,7 +181,6 @@ class Drag(Field):
         return jnp.concatenate([force, moment])
 
     def check(self) -> str | None:
-        """See `Field.check`."""
         if all(value is None for value in vars(self).values()):
             return "has no coefficient; give linear, quadratic, angular or angular_quadratic"
         return _negative(self)
@@ -213,7 +209,6 @@ class BodyDamping(Field):
     angular_threshold: Array | float = 0.01
 
     def velocity_update(self, motion: BodyMotion) -> tuple[Array, Array]:
-        """See `Field.velocity_update`."""
         v, omega = motion.velocity, motion.omega
         return (
             jnp.where(norm(v) > self.linear_threshold, (1 - self.linear) * v, v),
@@ -221,7 +216,6 @@ class BodyDamping(Field):
         )
 
     def check(self) -> str | None:
-        """See `Field.check`."""
         for name in ("linear", "angular"):
             scale = np.asarray(getattr(self, name))
             if (scale > 1).any():

@@ -30,14 +30,12 @@ class DryFriction(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Bound:
-        """See `Law.force`."""
         zero = zero_like(at.q)
         most = at.dt * self.friction_force + zero
         one = jnp.ones_like(zero)
         return Bound(one, zero, zero, one, lower=-most, upper=most)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         return check_numbers(self)
 
 
@@ -66,12 +64,10 @@ class CoulombFriction(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Bound:
-        """See `Law.force`."""
         zero = zero_like(at.q)
         one = jnp.ones_like(zero)
         μ = self.friction + zero
         return Bound(one, zero, zero, one, lower=zero, upper=zero, mu=μ)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         return check_numbers(self)

@@ -68,7 +68,6 @@ class Limits(Law):
 
     @property
     def needs_speed(self) -> bool:
-        """See `Law`."""
         return self.restitution is not None
 
     @property
@@ -82,7 +81,6 @@ class Limits(Law):
         return 1 if self.lower is None or self.upper is None else 2
 
     def force(self, at: CoordinateState) -> Bound | tuple[Bound, ...]:
-        """See `Law.force`."""
         gaps = []
         if self.lower is not None:
             gaps.append((at.q - self.lower, 1.0))
@@ -143,7 +141,6 @@ class Limits(Law):
         return 0.5 * self.stiffness * (below + above) ** 2
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         problem = check_numbers(self, "max_correction")
         if problem:
             return problem
@@ -204,7 +201,6 @@ class LimitForce(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
-        """See `Law.force`."""
         q, dt = at.q, at.dt
         above = jnp.zeros_like(q) if self.upper is None else jnp.maximum(q - self.upper, 0.0)
         below = jnp.zeros_like(q) if self.lower is None else jnp.maximum(self.lower - q, 0.0)
@@ -219,7 +215,6 @@ class LimitForce(Law):
         return Linear(dt * (dt * slope + damping), -dt * away * force)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         bounds = [x for x in (self.lower, self.upper) if x is not None]
         if not bounds or not np.isfinite(np.concatenate([np.ravel(x) for x in bounds])).all():
             return f"lower {self.lower} and upper {self.upper} must be numbers; one may be None"
@@ -256,11 +251,10 @@ class Lock(Law):
 
     @property
     def kind(self) -> type:
-        """See `Law`."""
+        """`Latch` with `engaged`, else `Hard` (see `Law`)."""
         return Hard if self.engaged is None else Latch
 
     def force(self, at: CoordinateState) -> Hard | Latch:
-        """See `Law.force`."""
         q, dt = at.q, at.dt
         error = q - self.value
         bias, compliance = self.erp * error / dt, self.cfm / dt + zero_like(q)
@@ -269,7 +263,6 @@ class Lock(Law):
         return Latch(bias, self.engaged + zero_like(q), compliance, error)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         return check_numbers(self, "value")
 
 

@@ -29,7 +29,6 @@ class SpringDamper(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
-        """See `Law.force`."""
         q, dt = at.q, at.dt
         resistance = dt * (dt * self.stiffness + self.damping)
         return Linear(resistance + zero_like(q), -dt * self.stiffness * (q - self.rest))
@@ -39,7 +38,6 @@ class SpringDamper(Law):
         return 0.5 * self.stiffness * (q - self.rest) ** 2
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         return check_numbers(self, "rest")
 
 
@@ -61,10 +59,8 @@ class Damping(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Linear:
-        """See `Law.force`."""
         zero = zero_like(at.q)
         return Linear(at.dt * self.damping + zero, zero)
 
     def check(self) -> str | None:
-        """See `Law.check`."""
         return check_numbers(self)

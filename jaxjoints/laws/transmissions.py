@@ -75,13 +75,11 @@ class Weighted(Transmission):
     offset: Array | float = 0.0
 
     def value(self, q: Array) -> Array:
-        """See `Transmission.value`."""
         if self.weights.shape != q.shape:
             raise ValueError(f"weights has shape {self.weights.shape}, the coordinates {q.shape}")
         return (jnp.sum(self.weights * q) - self.offset)[None]
 
     def check(self) -> str | None:
-        """See `Transmission.check`."""
         if not np.any(np.asarray(self.weights)):
             return f"weights {np.asarray(self.weights)} are all 0; it would hold nothing"
         return None
@@ -107,7 +105,6 @@ class Mimic(Transmission):
     coordinates: ClassVar[int] = 2
 
     def value(self, q: Array) -> Array:
-        """See `Transmission.value`."""
         return (q[1] - self.ratio * q[0] - self.offset)[None]
 
 
@@ -130,11 +127,9 @@ class RackAndPinion(Transmission):
     coordinates: ClassVar[int] = 2
 
     def value(self, q: Array) -> Array:
-        """See `Transmission.value`."""
         return Mimic(self.radius, self.offset).value(q)
 
     def check(self) -> str | None:
-        """See `Transmission.check`."""
         if np.any(np.asarray(self.radius) == 0):
             return f"radius {self.radius} must not be 0; a rack that stands still is a Lock"
         return None
@@ -159,11 +154,9 @@ class Differential(Transmission):
     coordinates: ClassVar[int] = 3
 
     def value(self, q: Array) -> Array:
-        """See `Transmission.value`."""
         return (q[0] - self.ratio * (q[1] + q[2]) / 2)[None]
 
     def check(self) -> str | None:
-        """See `Transmission.check`."""
         if np.any(np.asarray(self.ratio) == 0):
             return f"ratio {self.ratio} must not be 0; it would hold the ring alone"
         return None
@@ -186,11 +179,9 @@ class Follower(Transmission):
     function: Function
 
     def value(self, q: Array) -> Array:
-        """See `Transmission.value`."""
         return (q[-1] - self.function.value(q[:-1]))[None]
 
     def check(self) -> str | None:
-        """See `Transmission.check`."""
         problem = self.function.check()
         return None if problem is None else f"function: {type(self.function).__name__} {problem}"
 
@@ -215,7 +206,6 @@ class PolynomialRelation(Transmission):
     coefficients: Numbers
 
     def value(self, q: Array) -> Array:
-        """See `Transmission.value`."""
         for name in ("follower", "leader"):
             shape = getattr(self, name).shape
             if shape != q.shape:
@@ -224,7 +214,6 @@ class PolynomialRelation(Transmission):
         return (jnp.sum(self.follower * q) - jnp.polyval(self.coefficients[::-1], x))[None]
 
     def check(self) -> str | None:
-        """See `Transmission.check`."""
         if not np.any(np.asarray(self.follower)):
             return f"follower {np.asarray(self.follower)} is 0 throughout; nothing would follow"
         return None
@@ -254,7 +243,6 @@ class SwingCone(Transmission):
     second: int = static(default=1, kw_only=True)
 
     def value(self, q: Array) -> Array:
-        """See `Transmission.value`."""
         if max(self.first, self.second) >= len(q) or self.first == self.second:
             raise ValueError(f"first {self.first} and second {self.second} must be two of {len(q)}")
         a, b = q[self.first] / self.major, q[self.second] / self.minor
@@ -265,7 +253,6 @@ class SwingCone(Transmission):
         return ((1 - swing) * jnp.sqrt(self.major * self.minor))[None]
 
     def check(self) -> str | None:
-        """See `Transmission.check`."""
         for name in ("major", "minor"):
             if not np.all(np.asarray(getattr(self, name)) > 0):
                 return f"{name} {getattr(self, name)} must be > 0"

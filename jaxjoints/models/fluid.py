@@ -35,7 +35,6 @@ class InertiaBoxDrag(Field):
     wind: Array = (0.0, 0.0, 0.0)
 
     def wrench(self, motion: BodyMotion) -> Array:
-        """See `Field.wrench`."""
         R, side = self.rotation, self.lengths
 
         def in_box(v):
@@ -57,7 +56,6 @@ class InertiaBoxDrag(Field):
         return jnp.concatenate([force, moment + cross(motion.arm(self.centre), force)])
 
     def check(self) -> str | None:
-        """See `Field.check`."""
         for name in ("density", "viscosity", "lengths"):
             if (np.asarray(getattr(self, name)) < 0).any():
                 return f"{name} {getattr(self, name)} must be >= 0"

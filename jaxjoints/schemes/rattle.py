@@ -112,7 +112,6 @@ class Rattle(Scheme):
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
-        """See `Scheme.advance`."""
         check_laws("Rattle", mechanism.system, _without_rule, "use SemiImplicitEuler")
         kinematics = system_kinematics(mechanism, state)
         state = replace(state, q=joint_coordinates(mechanism, kinematics, state))

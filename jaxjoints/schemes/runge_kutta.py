@@ -82,7 +82,6 @@ class RungeKutta(Scheme):
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
-        """See `Scheme.advance`."""
         _check(mechanism.system)
         kinematics = system_kinematics(mechanism, state)
         q = joint_coordinates(mechanism, kinematics, state)

@@ -132,7 +132,6 @@ class SemiImplicitEuler(Scheme):
     def advance(
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
-        """See `Scheme.advance`."""
         kinematics = system_kinematics(mechanism, state, transport=self.gyroscopic == "transport")
         tree = articulation(mechanism.system) if self.joints == "coordinates" else NO_TREE
         now = with_world(body_twists(state))
@@ -215,7 +214,6 @@ class SemiImplicitEuler(Scheme):
         return self.joints == "coordinates" and articulation(system).complete
 
     def at_solution(self, system: System) -> "SemiImplicitEuler | None":
-        """See `Scheme.at_solution`."""
         solver = self.solver.at_solution(layout(system).follows)
         return None if solver is None else replace(self, solver=solver)
 

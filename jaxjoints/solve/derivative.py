@@ -103,12 +103,10 @@ class Implicit(Derivative):
         given: Given,
         start: Impulses,
     ) -> Ends:
-        """See `Derivative.ends`."""
         return _ends(settings, problem, smoothing, given, start)
 
     @property
     def of_solution(self) -> bool:
-        """See `Derivative.of_solution`."""
         return True
 
 
@@ -136,7 +134,6 @@ class Unrolled(Derivative):
         given: Given,
         start: Impulses,
     ) -> Ends:
-        """See `Derivative.ends`."""
         return iterated(settings, problem, smoothing, given, start, every=True)
 
 

@@ -78,7 +78,6 @@ class ProjectedGaussSeidel(Solver):
             )
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
-        """See `Solver.solve`."""
         if not problem.structure.nodes:
             return no_solution(problem)
         if any(bound.across for bound in problem.bounds):

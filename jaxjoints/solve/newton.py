@@ -73,7 +73,6 @@ class Newton(Solver):
         check_count("Newton", "passes", self.passes, 2 if self.friction == "two passes" else 1)
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:
-        """See `Solver.solve`."""
         if not problem.structure.nodes:
             return no_solution(problem)
         problem = regularized(problem)
@@ -97,7 +96,6 @@ class Newton(Solver):
         return asked if problem.follows else Settings(asked.limits[-1], 1, True)
 
     def at_solution(self, follows: bool) -> "AtSolution | None":
-        """See `Solver.at_solution`."""
         return AtSolution(self) if self.derivative.of_solution and not follows else None
 
 
@@ -110,7 +108,7 @@ class AtSolution(Solver):
 
     @property
     def smoothing(self) -> Array | float | None:
-        """See `Solver`."""
+        """The smoothing of `newton`."""
         return self.newton.smoothing
 
     def solve(self, problem: RowProblem, start: Impulses | None = None) -> RowSolution:

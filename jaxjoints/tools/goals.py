@@ -72,7 +72,6 @@ class Frame(Goal):
     coupling: ClassVar[Coupling] = Fixed()
 
     def frames(self, owner: str) -> tuple[Pose, Pose]:
-        """See `Goal.frames`."""
         return _pose(owner, "frame", self.frame), _pose(owner, "at", self.at)
 
 
@@ -98,7 +97,6 @@ class Point(Goal):
     coupling: ClassVar[Coupling] = Ball()
 
     def frames(self, owner: str) -> tuple[Pose, Pose]:
-        """See `Goal.frames`."""
         return _pose(owner, "point", self.point), _pose(owner, "at", self.at)
 
 
@@ -123,7 +121,6 @@ class Orientation(Goal):
     coupling: ClassVar[Coupling] = Translation()
 
     def frames(self, owner: str) -> tuple[Pose, Pose]:
-        """See `Goal.frames`."""
         return _pose(owner, "frame", None), _pose(owner, "at", ((0.0, 0.0, 0.0), self.at))
 
 

@@ -48,7 +48,6 @@ class Range(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Latch:
-        """See `Law.force`."""
         q = at.q
         below = (q < self.lower + self.margin) | (self.lower == self.upper)
         above = ~below & (q > self.upper - self.margin)
@@ -75,7 +74,6 @@ class Value(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Latch:
-        """See `Law.force`."""
         return Latch(at.q - self.value, jnp.zeros_like(at.q) + self.named * self.present)
 
     def violation(self, q: Array) -> Array:
@@ -97,7 +95,6 @@ class Speed(Law):
     batched: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Latch:
-        """See `Law.force`."""
         zero = jnp.zeros_like(at.q)
         return Latch(zero - self.value, zero + self.present)
 
@@ -113,7 +110,6 @@ class Weight(Law):
     needs_speed: ClassVar[bool] = True
 
     def force(self, at: CoordinateState) -> Latch:
-        """See `Law.force`."""
         return Latch(-at.qd, jnp.zeros_like(at.q) + self.weight)
 
 
@@ -141,7 +137,6 @@ class Closing(Step):
     damping: Array
 
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
-        """See `Step.hard`."""
         return rows.hard.error, jnp.zeros_like(rows.hard.error)
 
     def off(self, rows: GroupRows) -> np.ndarray | None:
@@ -159,7 +154,6 @@ class Closing(Step):
         return None
 
     def latch(self, law: Law, force: RowLaw) -> Latch | None:
-        """See `Step.latch`."""
         if isinstance(law, Weight):
             return Latch(
                 jnp.zeros_like(force.bias), force.engaged * least_share(self.damping)[None]
@@ -169,7 +163,6 @@ class Closing(Step):
         return None if isinstance(law, Speed) else force
 
     def stiffness(self, latch: Latch, A: Array) -> Array:
-        """See `Step.stiffness`."""
         return latch.engaged / (least_share(self.damping)[None] * A)
 
 
@@ -178,14 +171,12 @@ class ClosingSpeeds(Surface):
     """Rows that bring velocities onto the surfaces, at wanted speeds and as weights say."""
 
     def latch(self, law: Law, force: RowLaw) -> Latch | None:
-        """See `Step.latch`."""
         if isinstance(law, Weight):
             share = REGULARIZATION[force.engaged.dtype.itemsize]
             return replace(force, engaged=force.engaged * share)
         return force if isinstance(law, Speed) else None
 
     def stiffness(self, latch: Latch, A: Array) -> Array:
-        """See `Step.stiffness`."""
         return latch.engaged / (REGULARIZATION[A.dtype.itemsize] * A)
 
 

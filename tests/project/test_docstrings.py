@@ -3,7 +3,10 @@
 import doctest
 import importlib
 import importlib.util
+import inspect
 import pkgutil
+import re
+import sys
 import warnings
 
 import pytest
@@ -98,3 +101,24 @@ def test_examples_print_what_they_say(case, monkeypatch):
     failed, tried = doctest.DocTestRunner().run(case, out=report.append)
     assert failed == 0, "".join(report)
     assert tried or all(e.options.get(doctest.SKIP) for e in case.examples)
+
+
+def methods(name):
+    """Public methods and properties of the public classes of a module, by their names."""
+    if is_missing(name):
+        return
+    module = sys.modules.get(name) or importlib.import_module(name)
+    for kind in vars(module).values():
+        if inspect.isclass(kind) and kind.__module__ == name and not kind.__name__.startswith("_"):
+            for part, method in vars(kind).items():
+                if not part.startswith("_") and callable(method) | isinstance(method, property):
+                    yield f"{name}.{kind.__name__}.{part}", getattr(kind, part)
+
+
+def test_help_of_each_method_says_what_it_does():
+    texts = {place: inspect.getdoc(x) or "" for name in MODULES for place, x in methods(name)}
+    assert len(texts) > 500
+    # A method that overrides another inherits its docstring.
+    assert [
+        place for place, text in texts.items() if re.fullmatch(r"(See `[\w.]+`\.)?", text)
+    ] == []

@@ -86,7 +86,6 @@ class SineCosine(JointSpace):
         return arctan2(x[:1], x[1:])
 
     def configuration(self, T: Pose, near: Array | None = None) -> Array:
-        """See `JointSpace.configuration`."""
         return _sine_cosine(self.coupling.coordinates(T, None, self.t))
 
     def local_coordinates(self, origin: Array, x: Array) -> Array:
@@ -95,15 +94,12 @@ class SineCosine(JointSpace):
         return arctan2(ahead, dot(x, origin))[None]
 
     def global_coordinates(self, origin: Array, phi: Array) -> Array:
-        """See `JointSpace.global_coordinates`."""
         return _sine_cosine(self.coordinates(origin) + phi)
 
     def zero(self) -> Array:
-        """See `JointSpace.zero`."""
         return jnp.array([0.0, 1.0])
 
     def random(self, key: Array, spread: float = jnp.pi) -> Array:
-        """See `JointSpace.random`."""
         return _sine_cosine(JointSpace.random(self, key, spread))
 
     def normalized(self, x: Array) -> Array:
@@ -150,13 +146,12 @@ class UnitQuaternion(BodySpeeds):
         return self.coupling.coordinates(self.pose(x))
 
     def pose(self, x: Array) -> Pose:
-        """See `JointSpace.pose`."""
         chex.assert_shape(x, (self.positions,))
         turn = Pose.rotation(unit(x[-4:]))
         return replace(turn, p=x[:3]) if self.is_floating else turn
 
     def configuration(self, T: Pose, near: Array | None = None) -> Array:
-        """See `JointSpace.configuration`: of q and -q the quaternion nearer to `near`."""
+        """The configuration of a pose: of q and -q the quaternion nearer to `near`."""
         cosine = T.q[0] if near is None else dot(T.q, near[-4:])
         return self._configuration_of(replace(T, q=jnp.where(cosine < 0, -T.q, T.q)))
 
@@ -166,16 +161,13 @@ class UnitQuaternion(BodySpeeds):
         return jnp.eye(6, dtype=x.dtype)[:, self.constraints :]
 
     def local_coordinates(self, origin: Array, x: Array) -> Array:
-        """See `JointSpace.local_coordinates`."""
         return (self.pose(origin).inverse() @ self.pose(x)).log()[self.constraints :]
 
     def global_coordinates(self, origin: Array, phi: Array) -> Array:
-        """See `JointSpace.global_coordinates`."""
         displacement = Pose.exp(product(self.motion_subspace(origin), phi))
         return self._configuration_of(self.pose(origin) @ displacement)
 
     def zero(self) -> Array:
-        """See `JointSpace.zero`."""
         return self._configuration_of(Pose.identity())
 
     def random(self, key: Array, spread: float = 1.0) -> Array:
