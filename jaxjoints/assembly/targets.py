@@ -18,7 +18,7 @@ from ..solve.forces import Bound, Latch, Linear, RowLaw
 from ..solve.problem import REGULARIZATION
 from .group_rows import GroupRows
 
-# Augmented stiffness of a violated stop in a position projection, as a share of its effective mass.
+# Augmented stiffness of a touched stop in a position projection, as a share of its effective mass.
 HELD = 1e5
 
 
@@ -209,7 +209,7 @@ class Projection(Step):
     """Rows for position projection, A λ = -φ: the speeds are displacements, over a time of 1.
 
     The projection removes errors of rigid joints, of transmissions and of hard locks. It holds a
-    violated hard stop at its bound. A hard stop with an `Engagement` is one-sided while it is
+    touched hard stop at its bound. A hard stop with an `Engagement` is one-sided while it is
     engaged.
     """
 
@@ -231,18 +231,18 @@ class Projection(Step):
         if not isinstance(force, Bound) or law.engagement is None:
             return None
         hard = jnp.where(force.compliance > 0, 0.0, force.present)
-        return replace(force, present=hard, bias=force.violation, violation=None)
+        return replace(force, present=hard, bias=jnp.minimum(force.violation, 0.0), violation=None)
 
     def latch(self, law: Law, force: RowLaw) -> Latch | None:
-        """See `Step.latch`: a violated stop is held at its bound, like an engaged lock."""
+        """See `Step.latch`: a touched stop is held at its bound, like an engaged lock."""
         if isinstance(force, Latch):
-            error, engaged = jnp.where(force.compliance > 0, 0.0, force.error), force.engaged
-        elif isinstance(force, Bound) and force.violation is not None and law.engagement is None:
-            error, engaged = force.sign * force.violation, 1.0
-        else:
-            return None
-        held = jnp.where(error != 0, engaged, 0.0)
-        return Latch(error, held)
+            error = jnp.where(force.compliance > 0, 0.0, force.error)
+            return Latch(error, jnp.where(error != 0, force.engaged, 0.0))
+        if isinstance(force, Bound) and force.violation is not None and law.engagement is None:
+            touched = force.violation < jnp.inf
+            past = jnp.where(touched, force.violation, 0.0)
+            return Latch(force.sign * past, touched.astype(past.dtype))
+        return None
 
     def stiffness(self, latch: Latch, A: Array) -> Array:
         return latch.engaged * (HELD / A)

@@ -15,6 +15,9 @@ from .softness import spring_softness
 # Rebound below which a coordinate stays on its stop, as a share of the speed that forces give in a
 # step.
 RESTING = 1e-3
+# Distance from a bound at which q touches it, in roundings of q: so small that no slow motion
+# away from the bound is held.
+TOUCH = 2
 
 
 @struct
@@ -118,7 +121,9 @@ class Limits(Law):
             present, bias = jnp.ones_like(q), correction + inside / dt
         else:
             present, bias = (gap <= 0).astype(q.dtype), correction
-        violation = zero_like(q) if soft else outside
+        # Rounding must not decide whether a projection holds a stop that q rests on.
+        touched = gap + tolerance <= TOUCH * jnp.finfo(q.dtype).eps * jnp.abs(q)
+        violation = jnp.where(touched & (not soft), gap + tolerance, jnp.inf)
         compliance = cfm / dt + zero_like(q)
         return Bound(sign * jnp.ones_like(q), bias, compliance, present, violation=violation)
 

@@ -106,8 +106,9 @@ class Bound:
     present: 1 where the law acts, 0 where λ = 0
     lower, upper: bounds of the impulse, both None for 0 ≤ λ
     mu: μ of bounds that are wider by μ |Λₙ|, Λₙ the impulse of another row; None for fixed bounds
-    violation: way past a hard stop, ≤ 0, which position projection takes back [m or rad]; 0 where
-        the stop is not passed; None for laws that are no stops
+    violation: of a hard stop that is touched or passed, the distance to its bound, ≤ 0 to within
+        rounding, which position projection takes back [m or rad]; infinite for other stops; None
+        for laws that are no stops
     rebound: of a stop that bounces within a step; None for other laws. Such a stop is not present
         before its impact; its bias is the part of the speed of impact that does not count
     normal: in a problem, for each coordinate row the coordinate row of Λₙ, of the same node
