@@ -45,9 +45,9 @@ def values_of(
     Raises: ValueError for unknown names and numbers that do not fit the joint or each other.
     """
     if not isinstance(values, Mapping) or not values:
+        one = next((name for name, size in _sizes(system).items() if size == 1), "joint")
         raise ValueError(
-            f"{call}: {field} {values!r} must be values by the names of joints, as "
-            f"{{{(system.topology.joints or ('joint',))[0]!r}: 0.3}}"
+            f"{call}: {field} {values!r} must be values by the names of joints, as {{{one!r}: 0.3}}"
         )
     by_joint = read_stated(f"{call}: {field}", values, "joint", _sizes(system))
     given = by_joint.values()

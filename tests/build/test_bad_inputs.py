@@ -434,6 +434,10 @@ def test_coordinates_of_wrong_number_are_refused():
         hinge_on_arm(Fixed(), q=1.0)
     with refused("'elbow'", "q", "finite"):
         hinge_on_arm(q=NAN)
+    system, _ = hinge_on_arm(Universal()).build()
+    for number in (-5.0, jnp.asarray(-5.0)):
+        with refused("'elbow'", "effort -5.0 is one number for 2", "effort={'elbow.0': …}"):
+            system.control(effort={"elbow": number})
 
 
 @pytest.mark.parametrize(

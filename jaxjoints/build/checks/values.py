@@ -247,6 +247,15 @@ def read_stated(
                 f"{owner}: {field} {brief(value)} must be numbers; a single coordinate is given "
                 f"by its number: {field}={{{f'{name}.0'!r}: …}}"
             )
+        elif (
+            read is read_coordinates
+            and sizes[name] > 1
+            and (isinstance(value, int | float) or getattr(value, "ndim", 1) == 0)
+        ):
+            raise ValueError(
+                f"{owner}: {field} {value} is one number for {sizes[name]} coordinates; give all, "
+                f"or one by its number: {field}={{{f'{name}.0'!r}: …}}"
+            )
         else:
             whole[name] = Stated(read(owner, field, value, sizes[name]), tuple(range(sizes[name])))
     for name, parts in single.items():
