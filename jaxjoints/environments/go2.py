@@ -41,6 +41,11 @@ class Go2(Environment):
 
     pose: the twelve angles in which the robot stands [rad]; height: of the trunk then [m]
     trunk: name of its body
+
+    >>> task = go2("examples/data/quadruped.xml", pose=(0.0, 0.7, -1.4))
+    >>> height, mass = task.height, task.system.mass.sum()
+    >>> print(round(float(height), 2), round(float(mass), 1))  # [m], [kg]
+    0.33 18.0
     """
 
     pose: Array | None = None

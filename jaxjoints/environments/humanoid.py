@@ -38,6 +38,11 @@ class Humanoid(Environment):
     of the humanoid with itself; its simulation is by Runge-Kutta, of the same time step.
 
     hinges: joints of the file, as names of coordinates
+
+    >>> task = humanoid()
+    >>> mass, effort = task.system.mass.sum(), task.control(jnp.ones(17)).effort.max()
+    >>> print(round(float(mass), 1), round(float(effort), 1))  # [kg]; [N m], at the hips
+    42.1 120.0
     """
 
     hinges: tuple[str, ...] = static(default=(), kw_only=True)

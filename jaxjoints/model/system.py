@@ -62,6 +62,16 @@ class System:
     topology: names and other static facts
 
     Each array may carry batch axes at the end.
+
+    >>> import jaxjoints as jj
+    >>> world = jj.SystemBuilder(gravity=(0.0, 0.0, -9.0))
+    >>> _ = world.body("stone", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    >>> system, state = world.build()
+    >>> def height(system):
+    ...     return jj.rollout(system, state, dt=0.1, steps=4)[0].position[2, 0]
+    >>> slope = jax.grad(height)(system)
+    >>> print(slope.gravity, slope.mass)  # h² (1 + 2 + 3 + 4); the mass does not matter
+    [0.  0.  0.1] [0.]
     """
 
     mass: Array

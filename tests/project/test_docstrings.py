@@ -18,7 +18,12 @@ FINDER = doctest.DocTestFinder(exclude_empty=True)
 
 
 # Modules and classes of an extra that the tests do without, and what it brings.
-EXTRAS = {"jaxjoints.environments.brax": "brax", "jaxjoints.viewing.live.Live": "viser"}
+EXTRAS = {
+    "jaxjoints.environments.brax": "brax",
+    "jaxjoints.environments.go2.Go2": "mujoco",
+    "jaxjoints.environments.humanoid.Humanoid": "gymnasium",
+    "jaxjoints.viewing.live.Live": "viser",
+}
 
 
 def is_missing(name):
@@ -82,6 +87,8 @@ SLOW = (
     "jaxjoints.environments.half_cheetah.HalfCheetah",
     "jaxjoints.environments.ant.Ant",
     "jaxjoints.environments.biped.Biped",
+    "jaxjoints.environments.go2.Go2",
+    "jaxjoints.environments.humanoid.Humanoid",
     "jaxjoints.environments.gymnasium.VectorEnvironment",
     "jaxjoints.environments.hopper.Hopper",
 )
@@ -122,3 +129,18 @@ def test_help_of_each_method_says_what_it_does():
     assert [
         place for place, text in texts.items() if re.fullmatch(r"(See `[\w.]+`\.)?", text)
     ] == []
+
+
+def public_classes(module):
+    """The classes that a module names in `__all__`, and those of the modules that it names."""
+    for x in (getattr(module, name) for name in module.__all__):
+        if inspect.ismodule(x):
+            yield from public_classes(x)
+        elif inspect.isclass(x):
+            yield x
+
+
+def test_each_public_class_has_an_example():
+    classes = list(public_classes(jaxjoints))
+    assert len(classes) > 140
+    assert [kind.__name__ for kind in classes if ">>>" not in (kind.__doc__ or "")] == []
