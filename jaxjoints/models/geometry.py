@@ -160,6 +160,10 @@ class Visual:
     color: red, green, blue and opacity, each in [0, 1]
 
     Raises: ValueError naming the body, the field, its value and the rule.
+
+    >>> crate = Visual("crate", (np.eye(3), np.array([0.0, 0.0, 0.25])), Box((0.4, 0.4, 0.5)))
+    >>> print(crate.frame[1] - crate.shape.size / 2)  # its lowest corner in the body frame [m]
+    [-0.2 -0.2  0. ]
     """
 
     body: str
