@@ -1,14 +1,17 @@
 """Accelerations, reactions and impulses of impacts at an instant."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
+from ..algebra.compiler import quickly
 from ..algebra.options import check_kind, check_not_negative
 from ..algebra.pytree import replace, struct
-from ..model.batch import batch_shape
+from ..model.batch import batch_shape, is_single
 from ..model.kinematics import (
     Mechanism,
     body_twists,
@@ -186,7 +189,7 @@ def _entered(
     return system, state, control, touch, solver
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _accelerations(
     system: System, state: State, control: Control, touch: Touch, solver: Solver
 ) -> Accelerations:
@@ -209,7 +212,7 @@ def at_instant(
     return Accelerations(qdd, rate.velocity, rate.omega, info)
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _impact(
     system: System, state: State, control: Control, touch: Touch, solver: Solver
 ) -> tuple[State, Info]:

@@ -10,8 +10,9 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
+from ..algebra.compiler import quickly
 from ..algebra.pytree import expand_trailing, replace, struct
-from ..model.batch import batch_shape
+from ..model.batch import batch_shape, is_single
 from ..model.state import Control, State
 from ..model.system import System
 from ..schemes.instant import TOUCHING, Touch
@@ -128,7 +129,7 @@ def gravity_compensation(
     )
 
 
-@partial(jax.jit, static_argnames=("wanted", "efforts", "steps"))
+@partial(quickly, where=is_single, static_argnames=("wanted", "efforts", "steps"))
 def _inverse_dynamics(
     system: System,
     state: State,

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.compiler import is_traced, materialize
+from ..algebra.compiler import is_traced, materialize, quickly
 from ..algebra.dense import multiply_transposed
 from ..algebra.options import brief, plain_numbers
 from ..algebra.places import take
@@ -24,7 +24,7 @@ from ..assembly.group_rows import Interval
 from ..assembly.problem import row_problem, row_rates
 from ..assembly.targets import Instant
 from ..laws.drives import Armature
-from ..model.batch import batch_shape
+from ..model.batch import batch_shape, is_single
 from ..model.groups import JointGroup, TransmissionGroup
 from ..model.kinematics import (
     Mechanism,
@@ -156,13 +156,13 @@ def constraint_jacobian(system: System, state: State) -> Array:
     return _constraint_jacobian(*entered("constraint_jacobian", system, state)[:2])
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _speeds(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     return tree_speeds(mechanism, spanning_tree(system), state)
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _mass_matrix(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     tree = spanning_tree(system)
@@ -269,7 +269,7 @@ def _of_composite_bodies(mechanism: Mechanism, tree: SpanningTree, state: State)
     return jnp.where(bears, M, jnp.where(jnp.swapaxes(bears, 0, 1), jnp.swapaxes(M, 0, 1), 0.0))
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _tree_forces(system: System, state: State, rates: Array) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     tree = spanning_tree(system)
@@ -293,13 +293,13 @@ def _tree_forces(system: System, state: State, rates: Array) -> Array:
     return along + _across_geared(W, (inertia * faster)[:, None])[:, 0]
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _gravity_forces(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     return -_along(mechanism, spanning_tree(system), state, _weights(mechanism, state))
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _coriolis_matrix(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     tree = spanning_tree(system)
@@ -320,7 +320,7 @@ def _coriolis_matrix(system: System, state: State) -> Array:
     return C + _across_geared(W, inertia[:, None] * faster)
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _momentum_matrix(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     J = columns(mechanism, spanning_tree(system), state)
@@ -333,7 +333,7 @@ def _momentum_matrix(system: System, state: State) -> Array:
     return jnp.concatenate([jnp.sum(p[:3], axis=1), jnp.sum(angular, axis=1)])
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _constraint_jacobian(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     return constraints(mechanism, spanning_tree(system), state)[0]

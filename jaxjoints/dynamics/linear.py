@@ -14,6 +14,7 @@ from jax import Array
 from jax.lax import stop_gradient
 
 from ..algebra.calls import public
+from ..algebra.compiler import quickly
 from ..algebra.pytree import expand_trailing, replace, struct
 from ..algebra.spatial import quat_from_rotation_vector, quat_multiply, quat_normalize
 from ..model.kinematics import Mechanism, joint_coordinates, system_kinematics
@@ -228,7 +229,7 @@ def _holding(system: System) -> list[str]:
     return [system.topology.constraints[member] for member in sorted(held)]
 
 
-@partial(jax.jit, static_argnames=("independent", "actuated"))
+@partial(quickly, static_argnames=("independent", "actuated"))
 def _of_motion(
     system: System,
     state: State,
@@ -250,7 +251,7 @@ def _of_motion(
     return _model(rate, state, len(at), len(actuated))
 
 
-@partial(jax.jit, static_argnames=("independent", "actuated"))
+@partial(quickly, static_argnames=("independent", "actuated"))
 def _of_step(
     system: System,
     state: State,
@@ -276,7 +277,7 @@ def _of_step(
     return _model(after, state, len(at), len(actuated))
 
 
-@partial(jax.jit, static_argnames=("independent", "steps"))
+@partial(quickly, static_argnames=("independent", "steps"))
 def _operating_point(
     system: System,
     state: State,

@@ -1,16 +1,18 @@
 """Sites: named frames on bodies, with pose, velocity, acceleration and Jacobian."""
 
+from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from ..algebra.calls import public
+from ..algebra.compiler import quickly
 from ..algebra.options import near_matches
 from ..algebra.pytree import expand, expand_trailing, static, struct
 from ..algebra.spatial import Pose, cross, quat_multiply, quat_normalize, quat_rotate
 from ..build.checks.values import read_pose
+from ..model.batch import is_single
 from ..model.state import Control, State
 from ..model.system import System
 from ..simulate.door import entered
@@ -97,7 +99,7 @@ def site(system: System, body: str, frame: Any = None) -> Site:
     return Site(body, read_pose("site", "frame", frame))
 
 
-@jax.jit
+@partial(quickly, where=is_single)
 def _columns(system: System, state: State) -> Array:
     mechanism, state, _ = ready(system, state, Control())
     return columns(mechanism, spanning_tree(system), state)

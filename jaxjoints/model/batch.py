@@ -83,6 +83,11 @@ def read_out(function: Function) -> Function:
     return compiled
 
 
+def is_single(system: System, state: State, *others: Any, **static: Any) -> bool:
+    """Whether there is one environment: its programs are quick, however they are compiled."""
+    return state.time.size == 1
+
+
 def _on_device(leaf: Any) -> jax.Array:
     return leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)
 

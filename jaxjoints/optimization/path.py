@@ -1,16 +1,18 @@
 """A motion under controls as all methods see it: its knots, its cost, its violation."""
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..algebra.compiler import quickly
 from ..algebra.progress import compiled
 from ..algebra.pytree import expand, map_trailing, replace, struct
 from ..model.state import Control, Info, State
 from ..model.table import in_words
-from ..simulate.rollout import rollout
+from ..simulate.rollout import FEW, rollout
 from ..simulate.surface import coordinate_speeds
 from .problem import Knot, Task
 
@@ -42,7 +44,17 @@ class Worth:
     violation: Array
 
 
-@compiled(lambda task, *_: in_words(f"motion over {task.horizon} intervals", task.system))
+def is_short(task: Task, *others: Any, **static: Any) -> bool:
+    """Whether motions have so few steps, of all environments together, that what iterates them is
+    compiled quickly.
+    """
+    return task.horizon * task.substeps * task.batch <= FEW
+
+
+@compiled(
+    lambda task, *_: in_words(f"motion over {task.horizon} intervals", task.system),
+    compiler=partial(quickly, where=is_short),
+)
 def simulated(task: Task, u: Array) -> Knot:
     """All knots of the motions under controls u (horizon, actuated, batch).
 
@@ -95,7 +107,10 @@ def valued(task: Task, knots: Knot, u: Array, multipliers: Multipliers) -> Worth
     return Worth(cost, augmented, jnp.maximum(jnp.max(worst, axis=0), end_worst))
 
 
-@compiled(lambda task, *_: in_words(f"plan over {task.horizon} intervals", task.system))
+@compiled(
+    lambda task, *_: in_words(f"plan over {task.horizon} intervals", task.system),
+    compiler=partial(quickly, where=is_short),
+)
 def sloped(task: Task, u: Array, multipliers: Multipliers) -> tuple[Worth, Array]:
     """What the motion under controls is worth, and the gradient of the augmented cost."""
 

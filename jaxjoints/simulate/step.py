@@ -1,7 +1,6 @@
 """One step of any number of environments, as a user calls it."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ from ..algebra.calls import public
 from ..algebra.compiler import quickly
 from ..algebra.devices import computed_where, on_each_device, placement
 from ..algebra.progress import compiled
-from ..model.batch import batch_shape
+from ..model.batch import batch_shape, is_single
 from ..model.kinematics import prepare
 from ..model.state import STATE_RANKS, Control, Info, State, control_ranks
 from ..model.system import System
@@ -63,14 +62,9 @@ def step(
     return _step(system, state, control, dt, scheme, policy=control_policy, placed=placed)
 
 
-def _is_single(system: System, state: State, *others: Any, **static: Any) -> bool:
-    """Whether there is one environment: a step of it is quick, however it is compiled."""
-    return state.time.size == 1
-
-
 @compiled(
     lambda system, *_, **__: in_words("step", system),
-    compiler=partial(quickly, where=_is_single),
+    compiler=partial(quickly, where=is_single),
     static_argnames=("policy", "placed"),
 )
 def _step(
