@@ -12,9 +12,13 @@ from ..algebra.progress import compiled
 from ..algebra.pytree import expand, map_trailing, replace, struct
 from ..model.state import Control, Info, State
 from ..model.table import in_words
-from ..simulate.rollout import FEW, rollout
+from ..simulate.rollout import rollout
 from ..simulate.surface import coordinate_speeds
 from .problem import Knot, Task
+
+# Steps of a motion, of all environments together, up to which its programs are compiled quickly.
+# Of a cart-pole with 2400 steps 100 iterations compile in 30 s less, and run 18 s longer.
+SHORT = 1000
 
 
 @struct
@@ -48,7 +52,7 @@ def is_short(task: Task, *others: Any, **static: Any) -> bool:
     """Whether motions have so few steps, of all environments together, that what iterates them is
     compiled quickly.
     """
-    return task.horizon * task.substeps * task.batch <= FEW
+    return task.horizon * task.substeps * task.batch <= SHORT
 
 
 @compiled(
