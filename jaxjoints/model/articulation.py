@@ -16,7 +16,6 @@ whose S spans the same in C at all poses: there it is ξ itself, which is regula
 are not.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -28,6 +27,7 @@ from jax import Array
 
 from ..algebra.compiler import materialize
 from ..algebra.dense import multiply
+from ..algebra.forest import along_paths
 from ..algebra.places import take
 from ..algebra.pytree import map_trailing, overrides, replace, struct
 from ..algebra.spatial import (
@@ -195,7 +195,8 @@ def articulated(
     # How each body turns: as its base does, after what the joint adds.
     turned = quat_multiply(moved.quaternion, quat_conjugate(state.quaternion))
     turned = poses_with_world(replace(moved, quaternion=turned)).q
-    path = _along(tree, quat_multiply, turn, jnp.zeros_like(turn[:, :1]).at[0].set(1.0))
+    still = jnp.zeros_like(turn[:, :1]).at[0].set(1.0)
+    path = along_paths(tree.before, quat_multiply, turn, still)
     path = quat_normalize(quat_multiply(_at(tree.roots, turned), path))
     turned = _with_placed(tree, turned, path)
     of_base, of_body = _at(tree.bases, turned), _at(tree.bodies, turned)
@@ -408,25 +409,7 @@ def _torque_free(mechanism: Mechanism, state: State) -> Array:
 
 def _summed(tree: Articulation, x: Array) -> Array:
     """Sums along the paths, (k, branches, *batch)."""
-    return _along(tree, jnp.add, x, jnp.zeros_like(x[:, :1]))
-
-
-def _along(
-    tree: Articulation, combine: Callable[[Array, Array], Array], x: Array, none: Array
-) -> Array:
-    """What is combined along the path of each branch, (k, branches, *batch), the root's end first.
-
-    none: what changes nothing, (k, 1, *batch)
-
-    In each round a path is continued by as many branches as it has, so there are log₂ of the depth
-    of the tree.
-    """
-    count = len(tree.branches)
-    x, before = jnp.concatenate([x, none], axis=1), np.append(tree.before, count)
-    while (before < count).any():
-        x = materialize(combine(take(x, before, 1), x))
-        before = before[before]
-    return x[:, :-1]
+    return along_paths(tree.before, jnp.add, x, jnp.zeros_like(x[:, :1]))
 
 
 def _at(bodies: np.ndarray, x: Array) -> Array:

@@ -35,6 +35,7 @@ from ..algebra.dense import (
     multiply_transposed,
     transposed_product,
 )
+from ..algebra.forest import along_paths
 from ..algebra.places import add_at, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import cross, dot
@@ -106,21 +107,6 @@ class TreePlan:
         place = {body: i for i, body in enumerate(self.order)}
         bases = [base for of_level in self.bases for base in of_level]
         return np.array([place.get(base, len(place)) for base in bases], int)
-
-    @cached_property
-    def strides(self) -> tuple[list[np.ndarray], ...]:
-        """For each body the first, second and third body that carries it, then the fourth, eighth
-        and twelfth, and so on, while there are any; places in `order`, one beyond for none.
-        """
-        none = len(self.order)
-        found, before = [], np.array([none] * len(self.roots) + [*self.before, none], int)
-        while (before < none).any():
-            second = before[before]
-            third = before[second]
-            places = [x[:-1] for x in (before, second, third) if (x < none).any()]
-            found.append(places)
-            before = before[third]
-        return tuple(found)
 
     def present(self, like: Array) -> Array:
         """1 for coordinates that exist in a level, 0 for padding, (coordinates, joints, *1)."""
@@ -404,15 +390,9 @@ def _unbalanced(
 
 
 def _summed(plan: TreePlan, x: Array) -> Array:
-    """Sums over each body and the bodies that carry it, (k, bodies, *batch).
-
-    In each round a sum grows to four times as many bodies.
-    """
-    for before in plan.strides:
-        first = int(np.argmax(before[0] < len(before[0])))
-        further = sum((_of_places(x, places[first:]) for places in before), x[:, first:])
-        x = materialize(jnp.concatenate([x[:, :first], further], axis=1))
-    return x
+    """Sums over each body and the bodies that carry it, (k, bodies, *batch)."""
+    before = np.append([len(plan.order)] * len(plan.roots), plan.before).astype(int)
+    return along_paths(before, jnp.add, x, jnp.zeros_like(x[:, :1]))
 
 
 def _collected(plan: TreePlan, x: Array) -> Array:
