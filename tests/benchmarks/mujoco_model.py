@@ -48,7 +48,8 @@ def mujoco_model(task, timestep):
     """MuJoCo's model of the robot of a task, whose coordinates stand in the order of its bodies.
 
     Contacts and limits are hard, as those of the tasks: MuJoCo's time constant is two steps, the
-    least that it permits, not its default of 0.02 s. The integrator is implicit in dampers.
+    least that it permits, not its default of 0.02 s. The integrator is implicit in dampers. Balls
+    touch the ground alone, not each other.
     """
     system, bodies = task.system, task.system.topology.bodies
     leading = {system.joint(name).child[0]: name for name in system.topology.joints}
@@ -57,8 +58,8 @@ def mujoco_model(task, timestep):
         contact = system.contact(name)
         friction, radius = (float(np.ravel(x)[0]) for x in _of_ball(contact))
         inside[contact.child[0]].append(
-            f'<geom type="sphere" size="{radius!r}" pos="{_text(contact.frame_C.p)}" '
-            f'friction="{friction!r} 0.005 0.0001"/>'
+            f'<geom type="sphere" contype="0" size="{radius!r}" '
+            f'pos="{_text(contact.frame_C.p)}" friction="{friction!r} 0.005 0.0001"/>'
         )
     # Children come after their parents.
     for i in reversed(range(len(bodies))):

@@ -37,8 +37,6 @@ PPO = {
 QUICK = {"learning_rate": 1e-3, "entropy_cost": 1e-3}
 LONG = {"num_timesteps": 3_072_000, "num_evals": 16, "entropy_cost": 1e-3}
 HIDDEN = (64, 64)
-# Contacts of the hopper's foot.
-ENDS = ("heel", "toe")
 # How each task is trained, and with which settings.
 SEARCHES = {
     "cart_pole": ("ppo", {"num_timesteps": 300_000} | QUICK),
@@ -67,32 +65,44 @@ def factor(least, most):
 class Varied(NamedTuple):
     """How the task of a training differs from the task that the policy is for.
 
-    options: of `environments.make`; noise: of observations; draws: of numbers, by path
+    options: of `environments.make`; noise: of observations; finer: steps in place of one
+    draws: of numbers, by path, in which * stands for each body, contact or actuated joint
     """
 
     options: dict
     noise: float
     draws: dict
+    finer: int = 1
 
 
-# A hopper that is to hop in other engines too learns on soft ground of any stiffness.
+# Robots that are to move in other engines too learn on soft ground of any stiffness.
 VARIED = {
     "hopper": Varied(
         {"stiffness": 2e5, "damping": 2e3},
         0.01,
         {
-            f"body.{body}.mass": environments.scaled(0.9, 1.1)
-            for body in ("torso", "thigh", "leg", "foot")
-        }
-        | {f"contact.{end}.contact_limits.stiffness": factor(0.25, 4.0) for end in ENDS}
-        | {f"contact.{end}.contact_limits.damping": factor(0.2, 3.0) for end in ENDS}
-        | {
-            f"contact.{end}.laws.{i}.friction": environments.scaled(0.7, 1.3)
-            for end in ENDS
-            for i in (1, 2)
+            "body.*.mass": environments.scaled(0.9, 1.1),
+            "contact.*.contact_limits.stiffness": factor(0.25, 4.0),
+            "contact.*.contact_limits.damping": factor(0.2, 3.0),
+            "contact.*.laws.1.friction": environments.scaled(0.7, 1.3),
+            "contact.*.laws.2.friction": environments.scaled(0.7, 1.3),
         },
-    )
+    ),
 }
+
+
+def varied(name):
+    """The task of a training, and what it draws for each environment."""
+    change = VARIED[name]
+    task = replace(environments.make(name, **change.options), noise=change.noise)
+    task = replace(task, dt=task.dt / change.finer, substeps=task.substeps * change.finer)
+    parts = task.system.topology
+    named = {"body": parts.bodies, "contact": parts.contacts, "joint": task.actuated}
+    return task, {
+        path.replace("*", part): draw
+        for path, draw in change.draws.items()
+        for part in named[path.split(".")[0]]
+    }
 
 
 def folded(normalizer, policy):
@@ -135,10 +145,9 @@ def by_ppo(name, task, settings, clock, store):
     )
     wrapped, draws = BraxEnvironment(task), {}
     if name in VARIED:
-        varied = VARIED[name]
-        other = replace(environments.make(name, **varied.options), noise=varied.noise)
+        other, numbers = varied(name)
         wrapped = BraxEnvironment(other)
-        draws = {"randomization_fn": wrapped.randomization(varied.draws)}
+        draws = {"randomization_fn": wrapped.randomization(numbers)}
     ppo.train(
         environment=wrapped,
         episode_length=wrapped.episode_length,
