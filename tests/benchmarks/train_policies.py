@@ -65,14 +65,13 @@ def factor(least, most):
 class Varied(NamedTuple):
     """How the task of a training differs from the task that the policy is for.
 
-    options: of `environments.make`; noise: of observations; finer: steps in place of one
-    draws: of numbers, by path, in which * stands for each body, contact or actuated joint
+    options: of `environments.make`; noise: of observations; draws: of numbers, by path, in
+        which * stands for each body or contact
     """
 
     options: dict
     noise: float
     draws: dict
-    finer: int = 1
 
 
 # Robots that are to move in other engines too learn on soft ground of any stiffness.
@@ -95,9 +94,8 @@ def varied(name):
     """The task of a training, and what it draws for each environment."""
     change = VARIED[name]
     task = replace(environments.make(name, **change.options), noise=change.noise)
-    task = replace(task, dt=task.dt / change.finer, substeps=task.substeps * change.finer)
-    parts = task.system.topology
-    named = {"body": parts.bodies, "contact": parts.contacts, "joint": task.actuated}
+    topology = task.system.topology
+    named = {"body": topology.bodies, "contact": topology.contacts}
     return task, {
         path.replace("*", part): draw
         for path, draw in change.draws.items()
