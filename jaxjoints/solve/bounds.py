@@ -43,6 +43,8 @@ from .forces import Bound
 
 # Largest R that the smoothing gives a law with `upper`, as a share of the mobility of the row.
 SOFTEST = 1e6
+# Roundings of the speed by which a law gives way: it cancels the law's bias.
+ROUNDING = 2
 
 
 @dataclass(frozen=True)
@@ -297,10 +299,13 @@ def likely(law: Potential, λ: Array, u: Array) -> Array:
 
 
 def violation(law: Potential, λ: Array, u: Array) -> Array:
-    """Distance of an impulse and a speed from the law, as a speed."""
+    """Distance of an impulse and a speed from the law, as a speed, beyond the rounding of the speed
+    by which a soft law gives way.
+    """
     S = _measure(law)
     V = λ - S * _gap(law, λ, u)
-    return jnp.abs(λ - _rounded(law, V, S)[0]) / S
+    rounding = ROUNDING * jnp.finfo(λ.dtype).eps * law.resistance * jnp.abs(λ)
+    return jnp.maximum(jnp.abs(λ - _rounded(law, V, S)[0]) / S - rounding, 0.0)
 
 
 def in_impact(law: Potential, λ: Array, u: Array) -> Array:
