@@ -29,9 +29,9 @@ from .problem import (
     speeds,
 )
 
-# Residual below which a step that does not lower it is rejected, as a share of the speeds that
-# cancel.
-NEARLY_SOLVED = 1e-9
+# Residual below which a step that does not lower it is rejected and ends the pass, as a share of
+# the speeds that cancel, by the bytes of a number.
+NEARLY_SOLVED = {4: 3e-5, 8: 1e-9}
 # Floor of a law's compliance, as a share of the mobility of its row: of all laws; of contacts with
 # friction; of contacts with friction where no impulse of the last step anchors them.
 FLOOR = {4: 3e-7, 8: 1e-14}
@@ -235,7 +235,8 @@ def iterated(
         left, size = residual(problem, laws, at, speed)
         # Solved environments stay as they are, so that results do not depend on the batch. A step
         # from a nearly solved point is taken only if it lowers the residual.
-        worse = ~now.fresh & (left >= now.residual) & (now.residual <= NEARLY_SOLVED * size)
+        near = now.residual <= NEARLY_SOLVED[precision] * size
+        worse = ~now.fresh & (left >= now.residual) & near
         taken = now.wanted & ~worse
         point, speed, left = _chosen(
             taken, (point, speed, left), (now.point, now.speed, now.residual)

@@ -381,3 +381,24 @@ def test_a_step_says_how_many_iterations_it_took():
     assert jj.step(free, falling, dt=DT)[1].iterations == 1
     assert 1 <= jj.step(stopped, near, dt=DT)[1].iterations <= 8 + 7 + 7
     assert jj.step(stopped, near, dt=DT, scheme=sweeps)[1].iterations == 7
+
+
+def test_a_pass_ends_where_rounding_lets_the_residual_fall_no_further():
+    """The Allegro hand's thumb, outside its stop at first; dampers are stiff for its inertia."""
+    world = jj.SystemBuilder(gravity=(0.0, 0.0, -9.81))
+    laws = jj.Damping(3.0), jj.DryFriction(10.0), jj.Limits(0.263, 1.4)
+    world.body("base", mass=0.0176, inertia=(1.1e-5, 1.6e-5, 2.7e-5))
+    world.joint("turn", jj.Hinge((1.0, 0.0, 0.0)), child="base", laws=laws)
+    laws = jj.Damping(3.0), jj.DryFriction(5.0), jj.Limits(-0.196, 1.61)
+    world.body("link", mass=0.065, inertia=(1.8e-5, 7.6e-5, 9.4e-5))
+    world.joint("bend", jj.Hinge((0.0, 1.0, 0.0)), child="link", parent="base", laws=laws)
+    with pytest.warns(UserWarning, match="outside its lower 0.263"):
+        system, state = map(single, world.build())
+    share = 1 + 0.01 * np.random.default_rng(0).normal(size=64)
+    gravity = jnp.asarray(np.outer(system.gravity, share), jnp.float32)
+    system = jj.replace(system, gravity=gravity)
+    batch = jj.replicate(state, 64)
+    record = lambda _, info: (info.iterations, info.residual)  # noqa: E731
+    _, (steps, left) = jj.rollout(system, batch, dt=2e-3, steps=50, record=record)
+    assert steps.mean() < 4.5
+    assert left.max() < 1e-5
