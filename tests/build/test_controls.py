@@ -77,7 +77,7 @@ def test_batches_and_time_fit_what_takes_them(arm):
     "given, complaint",
     [
         ({"effort": {"axel": 1.0}}, "effort: there is no joint 'axel'; did you mean 'axle'"),
-        ({"effort": {"hook": 1.0}}, "joint 'hook': effort 1.0 must have 3 components"),
+        ({"effort": {"hook": 1.0}}, "joint 'hook': effort 1.0 is one number for 3 coordinates"),
         ({"effort": {"axle": float("nan")}}, "joint 'axle': effort .* must be finite"),
         ({"target": {"axle": 1.0}}, "joint 'axle': no law of it follows a target; .*`Servo`"),
         ({"target_speed": {"hook": (0.0, 0.0, 0.0)}}, "joint 'hook': no law of it follows"),
