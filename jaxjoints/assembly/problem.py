@@ -68,9 +68,8 @@ class Assembly:
 
     @property
     def before(self) -> Motion:
-        """The motion before the impulses of the rows, with what closes errors of joints."""
-        motion = self._of(self.allowed.twists, self.allowed.coordinates)
-        return replace(motion, joints=motion.joints + self.closing)
+        """The motion before the impulses of the rows."""
+        return self._of(self.allowed.twists, self.allowed.coordinates)
 
     def change(self, impulse: Array) -> Motion:
         """The change of the motion after impulses of the rows."""
@@ -80,20 +79,11 @@ class Assembly:
         """The motion that rows see, after their impulses."""
         return jax.tree.map(add, self.before, self.change(impulse))
 
-    @property
-    def closing(self) -> Array:
-        """Velocities that close errors of tree joints, as `Motion.joints`."""
-        return self._by_branch(None if self.held is None else self.held.closing)
-
     def _of(self, twists: Array, coordinates: Array | None) -> Motion:
-        across = None if self.held is None else multiply(self.held.S, coordinates)
-        return Motion(twists[:, :-1], self._by_branch(across))
-
-    def _by_branch(self, joints: Array | None) -> Array:
-        """Arrays (6, joints of the tree, *batch) in the order of the branches."""
-        if joints is None:
-            return jnp.zeros((6, 0, *self.free.shape[2:]), self.free.dtype)
-        return take(joints, np.array(self.plan.tree.branches), 1)
+        if self.held is None:
+            return Motion(twists[:, :-1], jnp.zeros((6, 0, *self.free.shape[2:]), self.free.dtype))
+        across = multiply(self.held.S, coordinates)
+        return Motion(twists[:, :-1], take(across, np.array(self.plan.tree.branches), 1))
 
     def twists(self, impulse: Array) -> Array:
         """`Motion.twists` of `motion`."""

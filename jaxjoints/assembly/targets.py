@@ -35,13 +35,6 @@ class Step:
         """Bias and compliance of the hard rows, (hard rows, n, *batch) each."""
         return rows.hard.drift + rows.hard.bias, rows.hard.compliance
 
-    def closing(self, bias: Array, error: Array) -> Array:
-        """Speeds G v of joints that coordinates hold, (6 - k, n, *batch).
-
-        bias: speeds at which ERP closes the errors, with the sign of the errors
-        """
-        return -bias
-
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
         """True for hard rows that are switched off and exert no force, whatever `hard` returns;
         broadcasts to (hard rows, n, *batch). None where all are on.
@@ -110,9 +103,6 @@ class SurfaceVelocity(Step):
     def hard(self, rows: GroupRows) -> tuple[Array, Array]:
         return rows.hard.drift, jnp.zeros_like(rows.hard.compliance)
 
-    def closing(self, bias: Array, error: Array) -> Array:
-        return jnp.zeros_like(error)
-
     def off(self, rows: GroupRows) -> Array | np.ndarray | None:
         return None if self.holds_soft else rows.hard.compliance > 0
 
@@ -170,9 +160,6 @@ class Instant(Step):
         springs = springs.reshape(-1, *(1,) * (hard.drift.ndim - 1)) & (hard.compliance > 0)
         bias = jnp.where(springs, hard.bias, 0.0)
         return hard.drift + bias, jnp.where(springs, hard.compliance, 0.0)
-
-    def closing(self, bias: Array, error: Array) -> Array:
-        return jnp.zeros_like(error)
 
     def bound(self, law: Law, force: RowLaw) -> Bound | None:
         """See `Step.bound`: a stop that is not touched keeps the speed that would close its gap."""

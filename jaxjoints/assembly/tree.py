@@ -38,7 +38,7 @@ from ..solve.tree import (
     with_tree,
 )
 from .group_rows import Interval, closing_bias, joint_laws, of_members
-from .layout import Layout, places
+from .layout import Layout, Part, places
 from .targets import Step
 
 
@@ -49,19 +49,18 @@ class HeldBodies:
     push: impulse of the linear laws along each coordinate at no speed, (coordinates, joints,
         *batch)
     known: known part of the twist of each body relative to its base, world axes, (6, joints,
-        *batch): it closes errors of the joint, and contains the motion of a base of given motion
+        *batch): what the row rates ask for, and the motion of a base of given motion; None for none
     bent: further known part that rows do not see, None for none
     S: twist of C relative to D for unit speed of each coordinate, in C, (6, coordinates, joints,
-        *batch); closing: twist that closes errors, likewise, (6, joints, *batch)
+        *batch)
     """
 
     tree: Tree
     factor: TreeFactor
     push: Array
-    known: Array
+    known: Array | None
     bent: Array | None
     S: Array
-    closing: Array
 
 
 def held_bodies(
@@ -76,7 +75,7 @@ def held_bodies(
     rate: Array | None = None,
     push: Array | None = None,
 ) -> HeldBodies:
-    """The bodies of a layout with a tree. The target gives linear laws and the closing of errors.
+    """The bodies of a layout with a tree. The target gives linear laws.
 
     free: twists of all bodies, read for bodies of given motion, (6, bodies + 1, *batch) in body
         axes
@@ -92,7 +91,6 @@ def held_bodies(
     placed = slice(len(at.roots), None)
     turns = turn[:, :, placed]
     S = stored(_turned_twists)(turns, joints.S)
-    known = stored(_turned_twists)(turns, joints.known[:, None])[:, 0]
     ends = take(poses.p, order[placed], 1), take(poses.p, bases, 1)
     arm = materialize(ends[0] - ends[1])
     mass, push, stiffness = take(mechanism.system.mass, order, 0), joints.push, joints.stiffness
@@ -100,9 +98,26 @@ def held_bodies(
         jnp.broadcast_to(x, (*x.shape[:2], *arm.shape[2:])) for x in (push, stiffness)
     )
     tree = Tree(turn, mass, inertia, arm, S, stiffness, at)
-    given = _given(at, arm, poses, free)
-    known = known if given is None else known + given
-    return HeldBodies(tree, eliminated(tree), push, known, bent, joints.S_C, joints.closing)
+    known = _given(at, arm, poses, free)
+    if joints.known is not None:
+        asked = stored(_turned_twists)(turns, joints.known[:, None])[:, 0]
+        known = asked if known is None else known + asked
+    return HeldBodies(tree, eliminated(tree), push, known, bent, joints.S_C)
+
+
+def closing(
+    mechanism: Mechanism, plan: Layout, kinematics: Kinematics, interval: Interval
+) -> Array | None:
+    """Velocities at which ERP closes the errors of tree joints, as `Motion.joints`; None without a
+    tree. They move bodies without momentum: no row and no velocity of a state contains them.
+    """
+    if plan.tree is None:
+        return None
+    parts = []
+    for part in _parts(plan):
+        group, joint = of_members(mechanism, part, kinematics)
+        parts.append(surface(group, joint).off(-closing_bias(group, joint, interval)))
+    return take(_in_order(mechanism, plan, *parts), np.array(plan.tree.branches), 1)
 
 
 class Allowed(NamedTuple):
@@ -125,13 +140,17 @@ def without_rows(held: HeldBodies, free: Array) -> Allowed:
     free: twists without joints, given motions included, (6, bodies + 1, *batch) in body axes
     """
     tree = held.tree
-    parts = [held.known] if held.bent is None else [held.known, held.bent]
-    parts = jnp.stack(jnp.broadcast_arrays(*parts), axis=2)
-    known, *bent = jnp.unstack(while_roots_rest(tree, parts), axis=2)
-    lacking = of_tree(tree, free) - sum(bent, known)
+    own = [x for x in (held.known, held.bent) if x is not None]
+    lacking, known, bent = of_tree(tree, free), None, None
+    if own:
+        parts = jnp.stack(jnp.broadcast_arrays(*own), axis=2)
+        given = jnp.unstack(while_roots_rest(tree, parts), axis=2)
+        lacking = lacking - sum(given[1:], given[0])
+        known = None if held.known is None else given[0]
+        bent = None if held.bent is None else with_tree(tree, jnp.zeros_like(free), given[-1])
     at, found = response(tree, held.factor, momentum(tree, lacking), held.push)
-    bent = with_tree(tree, jnp.zeros_like(free), bent[0]) if bent else None
-    return Allowed(with_tree(tree, free, found + known), bent, at.coordinates)
+    found = found if known is None else found + known
+    return Allowed(with_tree(tree, free, found), bent, at.coordinates)
 
 
 def joint_impulses_of_tree(
@@ -172,15 +191,14 @@ def joint_impulses_of_tree(
 
 class _Joints(NamedTuple):
     """The tree joints in the order of the plan; fields as in a `Tree`, in body axes, and in
-    `HeldBodies`. S_C: `HeldBodies.S`; known: `closing` as twists of the bodies, in body axes.
+    `HeldBodies`. S_C: `HeldBodies.S`; known: what the row rates ask for, None for none.
     """
 
     S: Array
-    known: Array
     stiffness: Array
     push: Array
     S_C: Array
-    closing: Array
+    known: Array | None = None
 
 
 def _joints(
@@ -194,38 +212,38 @@ def _joints(
 ) -> _Joints:
     most, parts = max(plan.structure.way.tree.coordinates), []
     sides = {(g, i): side for g, i, side in plan.tree.joints}
-    found: list[tuple[int, int]] = []
-    for part, rows in zip(plan.parts, plan.groups, strict=True):
-        if not rows.of_tree:
-            continue
+    for part in _parts(plan):
         group, joint = of_members(mechanism, part, kinematics)
         own = [(part.group, i) for i in part.members]
-        found += own
         side, on = [sides[at] for at in own], surface(group, joint)
         first, last = 6 - group.coupling.dof, 6
         stiffness, pushed = _linear_laws(group, joint, interval, target)
-        if rate is None:
-            bias = closing_bias(group, joint, interval)
-            closing = target.closing(bias, joint.rows.error)
-        else:
+        known = []
+        if rate is not None:
             given = partial(_of_wrenches, plan, own)
-            closing, along = -given(range(first), rate), given(range(first, last), rate)
-            pushed = given(range(first, last), push) - stiffness * along
-        closing = on.off(closing)
-        known = motion_of_placed(group, joint, side, closing[:, None])[:, 0]
+            off = on.off(-given(range(first), rate))
+            known = [motion_of_placed(group, joint, side, off[:, None])[:, 0]]
+            pushed = given(range(first, last), push)
+            pushed = pushed - stiffness * given(range(first, last), rate)
         S, S_C = (_padded(x, 1, most) for x in (motion_of_placed(group, joint, side, on.S), on.S))
         stiffness, pushed = (_padded(x, 0, most) for x in (stiffness, pushed))
-        parts.append(_Joints(S, known, stiffness, pushed, S_C, closing))
+        parts.append((S, stiffness, pushed, S_C, *known))
+    return _Joints(*(_in_order(mechanism, plan, *x) for x in zip(*parts, strict=True)))
+
+
+def _parts(plan: Layout) -> list[Part]:
+    """The groups of joints with tree joints."""
+    return [part for part, rows in zip(plan.parts, plan.groups, strict=True) if rows.of_tree]
+
+
+def _in_order(mechanism: Mechanism, plan: Layout, *arrays: Array) -> Array:
+    """Arrays (…, n, *batch), one for each of `_parts`, as one in the order of the plan."""
+    found = [(part.group, i) for part in _parts(plan) for i in part.members]
     order = np.array([found.index((g, i)) for g, i, _ in plan.tree.joints])
-
-    def joined(*arrays):
-        axis = arrays[0].ndim - mechanism.inverse_mass.ndim
-        tail = jnp.broadcast_shapes(*(x.shape[axis + 1 :] for x in arrays))
-        arrays = [jnp.broadcast_to(x, x.shape[: axis + 1] + tail) for x in arrays]
-        whole = arrays[0] if len(arrays) == 1 else jnp.concatenate(arrays, axis=axis)
-        return take(whole, order, axis)
-
-    return _Joints(*map(joined, *parts))
+    axis = arrays[0].ndim - mechanism.inverse_mass.ndim
+    tail = jnp.broadcast_shapes(*(x.shape[axis + 1 :] for x in arrays))
+    whole = [jnp.broadcast_to(x, x.shape[: axis + 1] + tail) for x in arrays]
+    return take(whole[0] if len(whole) == 1 else jnp.concatenate(whole, axis=axis), order, axis)
 
 
 def _padded(x: Array, axis: int, count: int) -> Array:

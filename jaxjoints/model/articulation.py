@@ -177,12 +177,13 @@ def articulated(
     gone, xi: `Motion.joints` of the displacement, and of the velocities: ν of each tree joint is
         kept while its axes turn along
     moved: after the motion, with poses and velocities of the bodies that no tree joint places
-    closing: the part of `gone` that closes errors of joints; None for none
+    closing: further displacement, which closes errors of joints, as `gone`; None for none
     """
     if not tree.branches:
         return moved, xi
     joints = _tree_joints(mechanism, tree, state)
-    turn, across = quat_from_rotation_vector(gone[3:]), gone[:3]
+    shift = gone if closing is None else gone + closing
+    turn, across = quat_from_rotation_vector(shift[3:]), shift[:3]
     for group, joint in _charts(mechanism, tree, kinematics):
         parts = (None if x is None else _members(tree, group, x) for x in (gone, xi, closing))
         M, after = _chart_motion(group, joint, *parts)

@@ -1,6 +1,6 @@
 """Time stepping: from the state at the start of a step to the state at its end."""
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from ..assembly.impulses import row_forces, start_impulses, with_reactions
 from ..assembly.layout import layout
 from ..assembly.problem import Assembly, assembled, row_rates
 from ..assembly.targets import Flight, Step, SurfaceVelocity
+from ..assembly.tree import closing
 from ..model.articulation import (
     NO_TREE,
     Articulation,
@@ -141,16 +142,18 @@ class SemiImplicitEuler(Scheme):
             rows = replace(rows, problem=replace(rows.problem, rate=rate))
         plan, problem = rows.plan, without_rebounds(rows.problem)
         solution = self.solver.solve(problem, start_impulses(state, dt, plan))
-        motion, closing = materialize((rows.motion(solution.impulse), rows.closing))
+        closed = closing(mechanism, plan, kinematics, Interval(dt))
+        motion, closed = materialize((rows.motion(solution.impulse), closed))
         forces = row_forces(mechanism.system, solution, dt, plan)
         hits = hits_of(rows, solution, now, dt)
         move, whole = (self, mechanism, tree), solution
         if hits is None:
-            new, xi = _moved(*move, kinematics, state, _times(dt, motion), motion, dt * closing)
+            gone = _times(dt, (motion, closed))
+            new, xi = _moved(*move, kinematics, state, *gone, motion)
         else:
             first = hits.first
-            gone = _times(first, motion)
-            new, xi = _moved(*move, kinematics, state, gone, motion, first * closing)
+            gone = _times(first, (motion, closed))
+            new, xi = _moved(*move, kinematics, state, *gone, motion)
             new = replace(new, time=state.time + first[0, 0])
             after, impulses, (before, motion), left = impacts(
                 mechanism, tree, self.solver, new, xi, hits, control, dt
@@ -164,7 +167,8 @@ class SemiImplicitEuler(Scheme):
             share = jnp.where(hits.some, 0.5 - first / dt, 0.0)
             gain = jax.tree.map(lambda f, g, v, w: (g - w) - (f - v), *free, before, motion)
             motion = jax.tree.map(jnp.add, motion, _times(share, gain))
-            new, xi = _moved(*move, after, new, left, motion, (dt - first) * closing)
+            gone = left, _times(dt - first, closed)
+            new, xi = _moved(*move, after, new, *gone, motion)
             whole = both(solution, impulses)
         q = joint_coordinates(mechanism, kinematics, state)
         new = replace(new, q=q, time=state.time + dt, row_forces=forces)
@@ -243,8 +247,8 @@ def _moved(
     kinematics: Kinematics,
     state: State,
     gone: Motion,
+    closing: Array | None,
     motion: Motion,
-    closing: Array,
 ) -> tuple[State, Array]:
     """State after displacements and with velocities, in axes of the state, and ξ of tree joints.
 
@@ -280,5 +284,5 @@ def _moved(
     return articulated(*at, gone.joints, motion.joints, new, closing)
 
 
-def _times(share: Array, motion: Motion) -> Motion:
+def _times(share: Array, motion: Any) -> Any:
     return jax.tree.map(lambda x: share * x, motion)

@@ -94,15 +94,16 @@ def build_step_and_rollout(found):
 def loop_with_a_stop(found):
     system, states = rods()
 
-    def heights(system):
-        final, _ = jj.rollout(system, states, dt=FINE, steps=TURNING, record_every=TURNING)
+    def heights(system, dt, steps):
+        final, _ = jj.rollout(system, states, dt=dt, steps=steps, record_every=steps)
         return jnp.sum(final.position[1]), final
 
-    slope, final = jax.grad(heights, has_aux=True)(system)
+    slope, final = jax.grad(heights, has_aux=True)(system, FINE, TURNING)
+    finer, _ = jax.grad(heights, has_aux=True)(system, FINE / 2, 2 * TURNING)
     found["differentiated"] = dtypes(slope, final)
     found["centres"] = np.asarray(final.position[:, 0]).tolist()
     found["turned"] = np.asarray(final.quaternion[:, 0]).tolist()
-    found["by gravity"] = np.asarray(slope.gravity).tolist()
+    found["by gravity"] = [np.asarray(x.gravity).tolist() for x in (slope, finer)]
     found["by mass"] = float(slope.mass[0])
     found["by stop"] = np.asarray(slope.joint("x").laws[0].upper).tolist()
 

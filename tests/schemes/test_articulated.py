@@ -357,6 +357,31 @@ def test_an_open_tree_joint_closes_at_the_speed_of_its_erp():
     np.testing.assert_allclose(at_last / at_first, (1 - erp) ** steps, rtol=1e-9)
 
 
+@pytest.mark.parametrize("slotted", [False, True], ids=["slider and hinge", "slotted hinge"])
+def test_errors_of_tree_joints_close_without_momentum(slotted):
+    """A rod with one end on a rail and moved off it, in float32 by rounding in every step."""
+    world = SystemBuilder(gravity=(0.0, 0.0, 0.0))
+    world.body("rod", mass=2.0, inertia=(0.1, 0.1, 0.1))
+    back, start = (-0.5, 0.0, 0.0), {"q": (0.2, 0.4), "qd": (0.3, 1.0)}
+    if slotted:
+        world.joint("rail", SlottedHinge(), child="rod", frame_C=back, **start)
+    else:
+        world.body("car", mass=0.5, inertia=(0.1, 0.1, 0.1))
+        world.joint("slot", Slider((1.0, 0.0, 0.0)), child="car", q=0.2, qd=0.3)
+        pin = {"child": "rod", "parent": "car", "frame_C": back, "q": 0.4, "qd": 1.0}
+        world.joint("pin", Hinge((0.0, 0.0, 1.0)), **pin)
+    system, state = world.build()
+    opened = replace(state, position=state.position.at[1, 0].add(1e-3))
+    (_, end), (_, moved) = (
+        rollout(system, x, dt=DT, steps=10, scheme=TREE) for x in (state, opened)
+    )
+    np.testing.assert_allclose(moved.velocity, end.velocity, atol=ROUNDING)
+    np.testing.assert_allclose(moved.omega, end.omega, atol=ROUNDING)
+    left = (moved.position - end.position)[:, 1, 0]
+    # C turns by h ω while it moves along its own axes: a share of (h ω)²/2 in each step.
+    np.testing.assert_allclose(left, 1e-3 * 0.8 ** np.arange(1, 11), rtol=10 * DT**2)
+
+
 def _gap(system, state):
     """From the pivot to where the bob has it [m]."""
     return system_kinematics(prepare(system, 0), state).joints[0].T_CD.p[:, 0]
