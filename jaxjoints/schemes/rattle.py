@@ -74,6 +74,8 @@ from .scheme import NEWTON, Scheme, check_laws, step_info
 TURNS = 3
 # Residual of the first kick above which a step has failed, as a share of the speeds that cancel.
 CLOSED = 1e-4
+# Roundings of a position that a gap at the end of a step may have.
+ROUNDINGS = 8
 
 
 @struct
@@ -139,7 +141,9 @@ class Rattle(Scheme):
         new = replace(new, row_forces=forces)
         first = step_info(mechanism, kinematics, stage.problem, first_kick, new, dt)
         second = step_info(mechanism, after, problem, second_kick, new, dt)
-        closed = first_kick.residual <= CLOSED * (1 + first_kick.size)
+        farthest = 1 + jnp.max(jnp.abs(new.position), axis=(0, 1), initial=0.0)
+        rounding = ROUNDINGS * jnp.finfo(dt.dtype).eps * farthest / dt
+        closed = first_kick.residual <= CLOSED * (1 + first_kick.size) + rounding
         info = replace(
             second,
             ok=second.ok & closed,
