@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.dense import product
 from ..algebra.pytree import Numbers, replace, struct
-from ..algebra.spatial import Pose
-from .coupling import Chart, Coupling
+from ..algebra.spatial import Pose, adjoint_inverse
+from .coupling import Chart, Coupling, motion_of
 from .linear import Slider, Translation
 from .nonholonomic import extra_rows
 from .rigid import Fixed
@@ -293,6 +294,15 @@ class Chain(Chart):
         if self.between is not None:
             middle = middle @ self.between.normalized()
         return middle @ self.second.pose(q[k:])
+
+    def motion_at(self, q: Array) -> Array:
+        """The motion of `first`, carried along by `between` and `second`, and that of `second`."""
+        k = self.first.dof
+        rest = self.second.pose(q[k:])
+        if self.between is not None:
+            rest = self.between.normalized() @ rest
+        along = product(adjoint_inverse(rest), motion_of(self.first.pose, q[:k]))
+        return jnp.concatenate([along, motion_of(self.second.pose, q[k:])], axis=1)
 
     def units(self) -> tuple[str, ...]:
         return self.first.units() + self.second.units()
