@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.dense import product
-from ..algebra.pytree import Numbers, replace, struct
+from ..algebra.pytree import Numbers, expand_trailing, replace, struct
 from ..algebra.spatial import Pose, adjoint_inverse
 from .coupling import Chart, Coupling, motion_of
 from .linear import Slider, Translation
@@ -59,6 +59,7 @@ class Hinge2(Chart):
     axis_D: Numbers = Z
     axis_C: Numbers = Y
     dof: ClassVar[int] = 3
+    batched: ClassVar[bool] = True
     regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
@@ -102,6 +103,7 @@ class PrismaticRotoide(Chart):
     axis_D: Numbers = X
     axis_C: Numbers = Z
     dof: ClassVar[int] = 2
+    batched: ClassVar[bool] = True
     regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
@@ -150,6 +152,7 @@ class PrismaticUniversal(Chart):
     axis_D: Numbers = X
     axis_C: Numbers = Y
     dof: ClassVar[int] = 3
+    batched: ClassVar[bool] = True
     regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
@@ -197,6 +200,7 @@ class DoubleHinge(Chart):
 
     length: Numbers
     dof: ClassVar[int] = 2
+    batched: ClassVar[bool] = True
     regular: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:
@@ -233,6 +237,11 @@ class Reversed(Chart):
     def dof(self) -> int:
         """Number of coordinates."""
         return self.of.dof
+
+    @property
+    def batched(self) -> bool:
+        """See `Coupling`: as `of` is."""
+        return self.of.batched
 
     def pose(self, q: Array) -> Pose:
         """Inverse of the pose of `of`."""
@@ -279,6 +288,11 @@ class Chain(Chart):
         return self.first.dof + self.second.dof
 
     @property
+    def batched(self) -> bool:
+        """See `Coupling`: where both are."""
+        return self.first.batched and self.second.batched
+
+    @property
     def regular(self) -> bool:
         """See `Coupling`: of sliders and hinges, all sliders first or one at most, and then two
         hinges at most. Others have coordinates in which C cannot move in all `dof` ways.
@@ -290,19 +304,22 @@ class Chain(Chart):
     def pose(self, q: Array) -> Pose:
         """Product of the pose of `first`, `between`, and the pose of `second`."""
         k = self.first.dof
-        middle = self.first.pose(q[:k])
-        if self.between is not None:
-            middle = middle @ self.between.normalized()
-        return middle @ self.second.pose(q[k:])
+        return self.first.pose(q[:k]) @ self._rest(q[k:])
 
     def motion_at(self, q: Array) -> Array:
         """The motion of `first`, carried along by `between` and `second`, and that of `second`."""
         k = self.first.dof
-        rest = self.second.pose(q[k:])
-        if self.between is not None:
-            rest = self.between.normalized() @ rest
-        along = product(adjoint_inverse(rest), motion_of(self.first.pose, q[:k]))
+        carried = adjoint_inverse(self._rest(q[k:]))
+        along = product(carried, motion_of(self.first.pose, q[:k]))
         return jnp.concatenate([along, motion_of(self.second.pose, q[k:])], axis=1)
+
+    def _rest(self, q: Array) -> Pose:
+        """Pose of C in the C of `first`; q: coordinates of `second`."""
+        pose = self.second.pose(q)
+        if self.between is None:
+            return pose
+        between = jax.tree.map(lambda x: expand_trailing(x, 1, q.ndim - 1), self.between)
+        return between.normalized() @ pose
 
     def units(self) -> tuple[str, ...]:
         return self.first.units() + self.second.units()

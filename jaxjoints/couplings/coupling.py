@@ -325,6 +325,11 @@ class Derived(Chart):
         """Number of coordinates."""
         return self.of.dof
 
+    @property
+    def batched(self) -> bool:
+        """See `Coupling`: as `of` is."""
+        return self.of.batched
+
     def pose(self, q: Array) -> Pose:
         return self.of.pose(q)
 
@@ -421,14 +426,20 @@ def on_surface(coupling: Residual, near: Pose, q: Array, t: Any = 0.0) -> Pose:
 
 
 def motion_of(pose: Callable[[Array], Pose], q: Array) -> Array:
-    """Motion subspace S = ∂pose/∂q, shape (6, k): body twists for unit speeds of q."""
+    """Motion subspace S = ∂pose/∂q, shape (6, k, *b): body twists for unit speeds of q (k, *b)."""
     if q.shape[0] == 0:
-        return jnp.zeros((6, 0), q.dtype)
+        return jnp.zeros((6, *q.shape), q.dtype)
+    return _columns(lambda direction: twist_of(*jax.jvp(pose, (q,), (direction,))), q)
 
-    def twist(direction):
-        return twist_of(*jax.jvp(pose, (q,), (direction,)))
 
-    return jax.vmap(twist, out_axes=1)(jnp.eye(q.shape[0], dtype=q.dtype))
+def _slope(function: Callable[[Array], Array], q: Array) -> Array:
+    """Derivative (m, k, *b) of a function (m, *b) of q (k, *b), item by item of the batch axes."""
+    return _columns(lambda direction: jax.jvp(function, (q,), (direction,))[1], q)
+
+
+def _columns(along: Callable[[Array], Array], q: Array) -> Array:
+    """What a function gives along each coordinate, as columns."""
+    return jnp.stack([along(jnp.zeros_like(q).at[i].set(1.0)) for i in range(len(q))], axis=1)
 
 
 @quickly
@@ -456,7 +467,7 @@ def _projection(iterations: int, chart: Chart, T: Pose, q: Array) -> Array:
         return q + multiply(regular_inverse(product(rows, S)), step)
 
     q = jax.lax.fori_loop(0, iterations, improve, q)
-    step = regular_inverse(-jax.jacfwd(chart._projection_error)(q, T))
+    step = regular_inverse(-_slope(lambda q: chart._projection_error(q, T), q))
 
     def correct(_, q):
         return q + multiply(step, chart._projection_error(q, T))
@@ -470,7 +481,7 @@ def _projection_jvp(iterations: int, primals: Any, tangents: Any) -> tuple[Array
     chart, T, start = primals
     q = _projected(iterations, chart, T, start)
     change = jax.jvp(lambda chart, T: chart._projection_error(q, T), (chart, T), tangents[:2])[1]
-    slope = jax.jacfwd(chart._projection_error)(q, T)
+    slope = _slope(lambda q: chart._projection_error(q, T), q)
     return q, multiply(regular_inverse(-slope), change)
 
 

@@ -191,6 +191,7 @@ class Helical(Chart):
     pitch: Numbers
     axis: Numbers = Z
     dof: ClassVar[int] = 1
+    batched: ClassVar[bool] = True
     lower_pair: ClassVar[bool] = True
 
     def pose(self, q: Array) -> Pose:

@@ -26,7 +26,7 @@ EXACT = 1e-11  # float64, some hundred roundings of numbers up to 20
 DIFFERENCED = 1e-7  # central differences of step 1e-5
 TIME = 0.3
 
-HAND_WRITTEN = [name for name, entry in CATALOG.items() if entry.coupling.batched]
+BATCHED = [name for name, entry in CATALOG.items() if entry.coupling.batched]
 # One coupling by hand, one by its poses, one by its errors; and kinds that a run by default meets.
 KINDS = ("hinge", "screw", "point on sphere")
 SOME = (*KINDS, "ball", "slotted hinge by hand", "rolling disc")
@@ -379,7 +379,7 @@ def test_projection_lands_on_the_surface_and_stays_there(name):
 @pytest.mark.slow
 @of(
     [
-        *(n for n in WRITTEN if n not in HAND_WRITTEN),
+        *(n for n in WRITTEN if n not in BATCHED),
         *("tilted hinge", "slotted hinge", "moving plane"),
     ],
     ("moving plane",),
@@ -655,7 +655,7 @@ def test_batches_equal_loops(name):
             assert_close(actual + 0 * loop, loop + 0 * actual, 1e-12)
 
 
-@of(HAND_WRITTEN, ("hinge",))
+@of(BATCHED, ("hinge",))
 def test_methods_take_trailing_axes(name):
     case = Case(name)
     T, q = case.off(1e-2), case.near
