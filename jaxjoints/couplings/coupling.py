@@ -51,6 +51,10 @@ from .complement import metric, orthonormal_complement, regular_inverse, single_
 
 # Part of a motion subspace that counts as none.
 NO_MOTION = 1e-9
+# Roundings of the numbers that cancel in a step towards the surface, below which it is the last;
+# number of steps with the exact slope.
+ROUNDINGS = 8
+EXACT_STEPS = 2
 
 
 @struct
@@ -227,7 +231,7 @@ class Chart(Coupling):
 
     length: metres that weigh as much as one radian where two poses are compared [m]. It affects the
         default complement alone, and thereby the projection of poses off the surface.
-    iterations: number of Gauss–Newton steps from the last known coordinates
+    iterations: most Gauss–Newton steps from the last known coordinates
 
     >>> @struct
     ... class Screw(Chart):
@@ -457,22 +461,45 @@ def _rows(coupling: Coupling, T: Pose, q: Array, t: Array) -> CouplingRows:
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _projection(iterations: int, chart: Chart, T: Pose, q: Array) -> Array:
-    """Root of `chart._projection_error` near q: Gauss–Newton steps, then two steps that share the
-    exact slope at the last iterate.
+    """Root of `chart._projection_error` near q: Gauss–Newton steps until one is within rounding,
+    and, where there are not enough of them, steps with the exact slope.
     """
 
-    def improve(_, q):
+    def gauss_newton(q):
         rows, S = chart._projection_rows(q)
         step = multiply(rows, error_twist(chart.pose(q).inverse() @ T))
-        return q + multiply(regular_inverse(product(rows, S)), step)
+        return multiply(regular_inverse(product(rows, S)), step)
 
-    q = jax.lax.fori_loop(0, iterations, improve, q)
-    step = regular_inverse(-_slope(lambda q: chart._projection_error(q, T), q))
+    def newton(q):
+        slope = _slope(lambda q: chart._projection_error(q, T), q)
+        return multiply(regular_inverse(-slope), chart._projection_error(q, T))
 
-    def correct(_, q):
-        return q + multiply(step, chart._projection_error(q, T))
+    farthest = jnp.max(jnp.abs(T.p), axis=0)
+    q, wanted = _improved(gauss_newton, q, jnp.ones(q.shape[1:], bool), iterations, farthest)
+    return _improved(newton, q, wanted, EXACT_STEPS, farthest)[0]
 
-    return jax.lax.fori_loop(0, 2, correct, q)
+
+def _improved(
+    step: Callable[[Array], Array], q: Array, wanted: Array, most: int, size: Array
+) -> tuple[Array, Array]:
+    """q (k, *b) after at most so many steps, and where these have not ended. Items whose step was
+    within rounding stay as they are.
+
+    wanted: items that need steps, (*b); size: of further numbers that cancel in a step, (*b)
+    """
+
+    def improve(now):
+        q, wanted, count = now
+        change = step(q)
+        rounding = ROUNDINGS * jnp.finfo(q.dtype).eps * (1 + size + jnp.max(jnp.abs(q), axis=0))
+        ended = jnp.max(jnp.abs(change), axis=0) <= rounding
+        return jnp.where(wanted[None], q + change, q), wanted & ~ended, count + 1
+
+    def go_on(now):
+        return jnp.any(now[1]) & (now[2] < most)
+
+    q, wanted, _ = jax.lax.while_loop(go_on, improve, (q, wanted, jnp.zeros((), int)))
+    return q, wanted
 
 
 @_projection.defjvp

@@ -36,7 +36,7 @@ from ..algebra.spatial import (
 )
 from ..couplings.complement import orthonormal_complement
 from ..couplings.contact import DIRECTIONS, ContactFrame
-from ..couplings.coupling import CouplingRows, has_orthonormal_rows
+from ..couplings.coupling import Chart, CouplingRows, has_orthonormal_rows
 from ..couplings.nonholonomic import extra_rows, with_velocity_rows
 from ..laws.constraints import Constraint
 from ..laws.transmissions import Transmission
@@ -372,6 +372,23 @@ def gather_coordinates(mechanism: Mechanism, parts: list[Array], state: State) -
 def joint_coordinates(mechanism: Mechanism, kinematics: Kinematics, state: State) -> Array:
     """Coordinates of all joints, (coordinates, *batch); kinematics: of the state."""
     return gather_coordinates(mechanism, [joint.rows.q for joint in kinematics.joints], state)
+
+
+def near_coordinates(
+    mechanism: Mechanism, kinematics: Kinematics, state: State, gone: Array
+) -> Array:
+    """Where joints look for their coordinates after displacements of the bodies, in body axes,
+    (6, bodies, *batch): a `Chart`, which takes steps, begins to first order where they are.
+
+    kinematics: of the state
+    """
+    gone, parts = with_world(gone), []
+    for group, joint in zip(mechanism.system.groups, kinematics.joints, strict=True):
+        q = joint.rows.q
+        if isinstance(group.coupling, Chart):
+            q = q + coordinate_speeds(group, joint, gone)
+        parts.append(q)
+    return gather_coordinates(mechanism, parts, state)
 
 
 def coordinate_indices(group: JointGroup) -> np.ndarray:

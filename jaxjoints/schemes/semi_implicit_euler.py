@@ -38,8 +38,8 @@ from ..model.kinematics import (
     Kinematics,
     Mechanism,
     body_twists,
-    joint_coordinates,
     moving_bodies,
+    near_coordinates,
     quaternion_components,
     system_kinematics,
     with_world,
@@ -170,7 +170,7 @@ class SemiImplicitEuler(Scheme):
             gone = left, _times(dt - first, closed)
             new, xi = _moved(*move, after, new, *gone, motion)
             whole = both(solution, impulses)
-        q = joint_coordinates(mechanism, kinematics, state)
+        q = near_coordinates(mechanism, kinematics, state, _times(dt, motion.twists))
         new = replace(new, q=q, time=state.time + dt, row_forces=forces)
         new = replace(new, engagement=next_engagement(mechanism, new))
         rows = replace(rows, problem=problem)
