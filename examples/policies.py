@@ -18,7 +18,15 @@ import numpy as np
 import jaxjoints as jj
 from jaxjoints import environments, learning, models
 
-FOLDER = Path(__file__).parent / "data" / "policies"
+DATA = Path(__file__).parent / "data"
+FOLDER = DATA / "policies"
+# Options of tasks that need some; go2 has the robot of a file, which needs the extra `mjcf`.
+OPTIONS = {"go2": {"path": DATA / "quadruped.xml", "pose": (0.0, 0.7, -1.4)}}
+
+
+def made(name: str) -> environments.Environment:
+    """The task that the stored policy of this name is for."""
+    return environments.make(name, **OPTIONS.get(name, {}))
 
 
 def load(name: str) -> dict:
@@ -62,7 +70,7 @@ def recorded(
 
 def main(name: str = "cart_pole", episodes: int = 64, page: Path | None = None) -> float:
     """Mean return of the stored policy of a task."""
-    task, stored = environments.make(name), load(name)
+    task, stored = made(name), load(name)
     mean = float(returns(task, stored["parameters"], episodes).mean())
     error = stored["spread"] * (1 / 64 + 1 / episodes) ** 0.5
     print(f"{name}: return {mean:.1f}, mean of {episodes} episodes; stored {stored['return']:.1f}")

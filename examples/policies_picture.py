@@ -10,10 +10,9 @@ import tempfile
 from pathlib import Path
 
 from film import stills
-from policies import FOLDER, load, recorded
+from policies import FOLDER, load, made, recorded
 
 import jaxjoints as jj
-from jaxjoints import environments
 
 # Times of the stills [s], of tasks that are over sooner or later than others.
 TIMES = {
@@ -31,7 +30,7 @@ def strip(name: str, folder: Path):
     """Stills of an episode side by side, below the task's name."""
     from PIL import Image, ImageDraw
 
-    task, times = environments.make(name), TIMES.get(name, OTHERS)
+    task, times = made(name), TIMES.get(name, OTHERS)
     steps = int(times[-1] / float(task.interval)) + 2
     states = recorded(task, load(name)["parameters"], 1, steps)
     page = jj.view(task.system, states, title=name).save(folder / f"{name}.html")

@@ -1,13 +1,12 @@
 """A motion under controls as all methods see it: its knots, its cost, its violation."""
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..algebra.compiler import quickly
+from ..algebra.compiler import moderately
 from ..algebra.progress import compiled
 from ..algebra.pytree import expand, map_trailing, replace, struct
 from ..model.state import Control, Info, State
@@ -15,10 +14,6 @@ from ..model.table import in_words
 from ..simulate.rollout import rollout
 from ..simulate.surface import coordinate_speeds
 from .problem import Knot, Task
-
-# Steps of a motion, of all environments together, up to which its programs are compiled quickly.
-# Of a cart-pole with 2400 steps 100 iterations compile in 30 s less, and run 18 s longer.
-SHORT = 1000
 
 
 @struct
@@ -48,16 +43,9 @@ class Worth:
     violation: Array
 
 
-def is_short(task: Task, *others: Any, **static: Any) -> bool:
-    """Whether motions have so few steps, of all environments together, that what iterates them is
-    compiled quickly.
-    """
-    return task.horizon * task.substeps * task.batch <= SHORT
-
-
 @compiled(
     lambda task, *_: in_words(f"motion over {task.horizon} intervals", task.system),
-    compiler=partial(quickly, where=is_short),
+    compiler=moderately,
 )
 def simulated(task: Task, u: Array) -> Knot:
     """All knots of the motions under controls u (horizon, actuated, batch).
@@ -113,7 +101,7 @@ def valued(task: Task, knots: Knot, u: Array, multipliers: Multipliers) -> Worth
 
 @compiled(
     lambda task, *_: in_words(f"plan over {task.horizon} intervals", task.system),
-    compiler=partial(quickly, where=is_short),
+    compiler=moderately,
 )
 def sloped(task: Task, u: Array, multipliers: Multipliers) -> tuple[Worth, Array]:
     """What the motion under controls is worth, and the gradient of the augmented cost."""

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.calls import public
-from ..algebra.compiler import quickly
+from ..algebra.compiler import moderately
 from ..algebra.options import check_count
 from ..algebra.progress import compiled, with_progress
 from ..algebra.pytree import map_trailing, replace, struct
@@ -22,7 +22,7 @@ from ..model.table import in_words
 from ..simulate.isolation import chosen
 from ..simulate.surface import coordinate_speeds
 from .linearization import expanded_about, interval, spread
-from .path import Multipliers, Worth, is_short, simulated, valued
+from .path import Multipliers, Worth, simulated, valued
 from .plan import Outcome, Plan, Report, Search, in_rounds
 from .problem import Knot, Problem, Task, first_controls, prepared
 from .riccati import Policy, backward
@@ -262,7 +262,7 @@ def begun(task: Task, path: Path, multipliers: Multipliers) -> Progress:
 
 @compiled(
     lambda task, *_, **__: in_words(f"plan over {task.horizon} intervals", task.system),
-    compiler=partial(quickly, where=is_short),
+    compiler=moderately,
     static_argnames=("at", "shots"),
 )
 def _iterated(
