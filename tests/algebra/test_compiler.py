@@ -41,10 +41,10 @@ def test_stored_changes_nothing_but_where_it_is_computed():
     assert "call(" in compiled, "the products must stay calls of their own"
 
 
-def test_small_work_outside_of_other_programs_is_compiled_with_quick_options(monkeypatch):
+def test_small_work_outside_of_other_programs_is_compiled_with_other_options():
     # An option that XLA does not have shows which programs are compiled with it.
-    monkeypatch.setattr(compiler, "QUICK", {"xla_no_such_option": 1})
-    double = compiler.quickly(lambda x: 2 * x, where=lambda x: x.size < 3)
+    options = {"compiler_options": {"xla_no_such_option": 1}}
+    double = compiler.quickly(lambda x: 2 * x, where=lambda x: x.size < 3, **options)
     few, many = jnp.ones(2), jnp.ones(4)
     np.testing.assert_array_equal(double(many), 2 * many)
     np.testing.assert_array_equal(jax.jit(double)(few), 2 * few)
@@ -53,6 +53,16 @@ def test_small_work_outside_of_other_programs_is_compiled_with_quick_options(mon
         np.testing.assert_array_equal(double(few), 2 * few)
     with pytest.raises(jax.errors.JaxRuntimeError, match="xla_no_such_option"):
         double(few)
+
+
+def test_moderate_options_hold_on_cpus_outside_of_other_programs(monkeypatch):
+    monkeypatch.setattr(compiler, "MODERATE", {"xla_no_such_option": 1})
+    double, x = compiler.moderately(lambda x: 2 * x), jnp.ones(2)
+    np.testing.assert_array_equal(jax.jit(double)(x), 2 * x)
+    with compiler.traced_for("gpu"):
+        np.testing.assert_array_equal(double(x), 2 * x)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_no_such_option"):
+        double(x)
 
 
 def test_what_a_batch_shares_is_materialized_by_no_call():
