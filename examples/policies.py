@@ -5,7 +5,8 @@ that shows the first ones:
 
     python examples/policies.py hopper --page hopper.html
 
-`tests/benchmarks/train_policies.py` has trained the policies. To run them JAX is enough.
+`tests/benchmarks/train_policies.py` has trained the policies. To run them JAX is enough;
+`go2` reads a file, by the extra `mjcf`.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from jaxjoints import environments, learning, models
 
 DATA = Path(__file__).parent / "data"
 FOLDER = DATA / "policies"
-# Options of tasks that need some; go2 has the robot of a file, which needs the extra `mjcf`.
+# Options of tasks that need some.
 OPTIONS = {"go2": {"path": DATA / "quadruped.xml", "pose": (0.0, 0.7, -1.4)}}
 
 

@@ -35,7 +35,6 @@ PPO = {
     **{"discounting": 0.99, "entropy_cost": 1e-2, "reward_scaling": 0.1, "seed": 0},
 }
 QUICK = {"learning_rate": 1e-3, "entropy_cost": 1e-3}
-LONG = {"num_timesteps": 3_072_000, "num_evals": 16, "entropy_cost": 1e-3}
 HIDDEN = (64, 64)
 # How each task is trained, and with which settings.
 SEARCHES = {
@@ -54,7 +53,11 @@ SEARCHES = {
         {"num_timesteps": 1_024_000, "num_evals": 6, "discounting": 0.98}
         | {"learning_rate": 4e-4, "entropy_cost": 3e-3},
     ),
-    "ant": ("ppo", LONG | {"learning_rate": 5e-4}),
+    "ant": (
+        "ppo",
+        {"num_timesteps": 3_072_000, "num_evals": 16}
+        | {"learning_rate": 5e-4, "entropy_cost": 1e-3},
+    ),
 }
 
 
