@@ -76,6 +76,29 @@ def spread(x: Array, index: np.ndarray, count: int) -> Array:
     return parts[0] if len(parts) == 1 else lax.concatenate(parts, 0)
 
 
+def replaced(x: Array, index: np.ndarray, values: Array) -> Array:
+    """x with values in place of its items at constant places, along the first axis.
+
+    index: places, each at most once
+    """
+    if not len(index):
+        return x
+    which = np.arange(len(x)) - len(x)
+    which[index] = np.arange(len(index))
+    ends = np.flatnonzero(np.diff(which) != 1) + 1
+    if len(ends) >= MOST_RANGES:
+        taken = values.at[np.maximum(which, 0)].get(mode="promise_in_bounds")
+        mask = (which < 0).reshape(-1, *(1,) * (x.ndim - 1))
+        return jnp.where(mask, x, taken)
+    parts = []
+    for run in np.split(which, ends):
+        first, count = int(run[0]), len(run)
+        source = x if first < 0 else values
+        first += len(x) if first < 0 else 0
+        parts.append(lax.slice_in_dim(source, first, first + count))
+    return parts[0] if len(parts) == 1 else lax.concatenate(parts, 0)
+
+
 def _zeros(x: Array, count: int) -> Array:
     return jnp.zeros((count, *x.shape[1:]), x.dtype)
 

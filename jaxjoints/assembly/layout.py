@@ -99,8 +99,8 @@ class Layout:
     groups: rows of each part
     parts: the groups of `System.all_groups`; a group with tree joints held by coordinates and with
         other joints has two parts
-    permutations: for each side of nodes, from the nodes of all parts to elimination order; None for
-        no change
+    permutations: for each side of nodes, from those nodes of all parts that have it to the nodes of
+        `Paths.sides`; None for no change
     order: the permutation of all nodes
     structure: of the problem that solvers get
     slots: of bounds and latches
@@ -331,7 +331,10 @@ def _layout(
     position = {node: at for at, node in enumerate(order)}
     first_contact = sum(not group.touches for group in groups)
     permutations = [
-        _permutation([position[node] for node in acting], set(having)) for having, _ in way.sides
+        _permutation(
+            [position[p, i] for p, i in acting if len(facts[p].bodies[i]) > side], set(having)
+        )
+        for side, (having, _) in enumerate(way.sides)
     ]
     row, node, unused, without_error, along = [], [], [], [], []
     placed = plan.order[len(plan.roots) :]
@@ -397,9 +400,9 @@ def _independent(groups: Sequence[_Group], moving: tuple[bool, ...]) -> bool:
 
 
 def _permutation(places: Sequence[int], having: set[int]) -> tuple[int, ...] | None:
-    """From the nodes in `having`, at some places, to the elimination order; None for no change."""
-    order = np.argsort([place for place in places if place in having])
-    return None if np.array_equal(order, np.arange(len(order))) else tuple(map(int, order))
+    """From nodes at some places to those in `having`, in elimination order; None for no change."""
+    order = [n for n in np.argsort(places) if places[n] in having]
+    return None if np.array_equal(order, np.arange(len(places))) else tuple(map(int, order))
 
 
 def _slots(groups: Sequence[_Group], rows: Sequence[GroupLayout]) -> tuple[Slot, ...]:

@@ -266,7 +266,7 @@ def _wrenches(
     def of_group(group):
         # The group has no further sides.
         none = [jnp.zeros_like(group.H[0][:, :, :0])] * (most - len(group.H))
-        return tuple(_padded(plan, x, 1) for x in (*group.H, *none))
+        return tuple(_padded(plan, x, 1) for x in (*group.H[:most], *none))
 
     acting = [group for group in groups if group is not None and not group.layout.of_tree]
     if not acting:
@@ -470,7 +470,9 @@ def _switched(plan: Layout, group: GroupRows, aims: Aims) -> Aims:
 def _speeds(group: GroupRows, velocity: Array) -> Array:
     """Speeds of the rows of a group at the twists `velocity`, (rows, n, *batch)."""
     sides = zip(group.H, group.bodies, strict=True)
-    return sum(multiply_transposed(H, velocity[:, at]) for H, at in sides)
+    # Where all stand on the world, nothing moves there.
+    moving = [(H, at) for n, (H, at) in enumerate(sides) if not n or (at >= 0).any()]
+    return sum(multiply_transposed(H, velocity[:, at]) for H, at in moving)
 
 
 def _above_coordinate_rows(group: GroupRows, hard: Array, tail: tuple[int, ...]) -> Array:
@@ -506,4 +508,4 @@ def _joined(mechanism: Mechanism, *arrays: Array) -> Array:
 def _in_order(mechanism: Mechanism, x: Array, order: tuple[int, ...] | None) -> Array:
     """Arrays of the nodes of all parts, or of nodes with a certain side, in elimination order."""
     axis = x.ndim - mechanism.inverse_mass.ndim
-    return x if order is None else jnp.take(x, np.array(order), axis)
+    return x if order is None else take(x, np.array(order), axis)

@@ -97,7 +97,8 @@ class Paths:
     passing: (key, passes): of lone bodies, of the roots, of each level
     plan: elimination plan of the nodes of the graph and of the pairs, None without any
     sides: for each side of nodes (0 child, 1 parent, more for some nodes) its nodes and their
-        bodies; the number of bodies stands for the world
+        bodies. Of further sides those on the world, which does not move, are left out; as a child
+        the number of bodies stands for it
     order: the nodes that act on bodies, numbered as they were given
     standing: for each standing node its ends on moving bodies: (side, place among the nodes of the
         side, body). A node with two ends stands on a pair
@@ -139,6 +140,12 @@ class Paths:
             next(end for end in each if n not in self.on_pairs or end[2] == self._first(n))
             for n, each in enumerate(self.standing)
         ]
+
+    def alone(self, order: Sequence[int]) -> dict[int, int]:
+        """For each node that stands on a single one of some bodies, the place of this body."""
+        place = {body: i for i, body in enumerate(order)}
+        ends = [(n, body) for n, (_, _, body) in enumerate(self.ends) if n not in self.on_pairs]
+        return {n: place[body] for n, body in ends if body in place}
 
     def _first(self, node: int) -> int:
         """The first body of the pair on which a node stands."""
@@ -243,10 +250,10 @@ def paths(
 
     in_order = [bodies[node] for node in order]
     in_plan = [place for place, i in enumerate(planned) if i < len(on_graph)]
-    count, sides = max(map(len, in_order)), []
-    standing: dict[int, list[tuple[int, int, int]]] = {}
+    count = 1 + max(i for on in in_order for i, body in enumerate(on) if body >= 0 or not i)
+    sides, standing = [], dict[int, list[tuple[int, int, int]]]()
     for side in range(count):
-        having = [node for node, on in enumerate(in_order) if len(on) > side]
+        having = [node for node, on in enumerate(in_order) if _acts(on, side)]
         on = tuple(in_order[node][side] for node in having)
         sides.append((tuple(having), tuple(b if b >= 0 else tree.bodies for b in on)))
         for i, node in enumerate(having):
@@ -282,6 +289,11 @@ def paths(
     )
 
 
+def _acts(bodies: tuple[int, ...], side: int) -> bool:
+    """Whether a node on some bodies is among those of a side (`Paths.sides`)."""
+    return not side or len(bodies) > side and bodies[side] >= 0
+
+
 @struct
 class Bodies:
     """The bodies that rows act on.
@@ -292,6 +304,9 @@ class Bodies:
         world, where they are 0; (bodies + 1, *batch) and (3, 3, bodies + 1, *batch)
     tree, factor: the bodies that tree joints hold, and their factor with the linear laws of the
         coordinates; None without a tree
+    standing: wrenches of the standing nodes on their body, or on the first body of their pair, (6,
+        rows, nodes, *batch); world axes for bodies of the tree that no pair has, else body axes.
+        None for no node
     coupled: A between the rows of the graph, and the mobility between the bodies of each pair, in
         the axes of the first body; None without both
     to_second: X of each pair, (6, 6, pairs, *batch): carries a wrench from the first body to the
@@ -304,6 +319,7 @@ class Bodies:
     inverse_inertia: Array
     tree: Tree | None = None
     factor: TreeFactor | None = None
+    standing: Array | None = None
     coupled: Blocks | None = None
     to_second: Array | None = None
     way: Paths = static(default=None)
@@ -335,8 +351,10 @@ class Bodies:
 
 
 def bodies_of_rows(**fields: Any) -> Bodies:
-    """`Bodies` with these fields and with `coupled`."""
+    """`Bodies` with these fields, with `standing` and with `coupled`."""
     bodies, pairs = Bodies(**fields), ()
+    if bodies.way.standing:
+        bodies = replace(bodies, standing=materialize(_of_standing(bodies)))
     if bodies.way.plan is None:
         return bodies
     if bodies.way.pairs:
@@ -473,6 +491,20 @@ def _at_ends(bodies: Bodies, ends: Sequence[tuple[int, int, int]]) -> Array:
     return take(_along_nodes(found), order, 2)
 
 
+def _of_standing(bodies: Bodies) -> Array:
+    """`Bodies.standing`."""
+    H, on_tree = _at_ends(bodies, bodies.way.ends), bodies.way.alone(bodies.way.tree.order)
+    if not on_tree:
+        return H
+    here, at = np.array(list(on_tree)), np.array(list(on_tree.values()))
+    turn, own = take(bodies.tree.turn, at, 2), take(H, here, 2)
+    own = jnp.concatenate([stored(product)(turn, own[i : i + 3]) for i in (0, 3)])
+    others = np.setdiff1d(np.arange(H.shape[2]), here)
+    if not len(others):
+        return own
+    return take(_along_nodes([own, take(H, others, 2)]), np.argsort([*here, *others]), 2)
+
+
 def _along_nodes(parts: Sequence[Array]) -> Array:
     """Arrays (6, rows, nodes, *batch) as one."""
     batch = jnp.broadcast_shapes(*(x.shape[3:] for x in parts))
@@ -492,31 +524,21 @@ def _loads(
     way = bodies.way
     if not way.standing:
         return None, None, ()
-    number, H = way.on_pairs, _at_ends(bodies, way.ends)
+    HK = K[None] * bodies.standing
     if turn_of_rows is not None:
-        H = turn_of_rows.of(np.arange(way.graph, way.nodes)).rows(H, 1)
-    alone = {n: body for n, (_, _, body) in enumerate(way.ends) if n not in number}
+        HK = turn_of_rows.of(np.arange(way.graph, way.nodes)).stiffness(K, bodies.standing)
 
-    def load(where: dict[int, int], count: int, turn: Array | None = None) -> Array | None:
+    def load(where: dict[int, int], count: int) -> Array | None:
         """The sums of the nodes in `where`, at `count` places; where: place of each node."""
         if not where:
             return None
         here, at = np.array(list(where)), np.array(list(where.values()))
-        own, stiffness = take(H, here, 2), take(K, here, 1)
-        if turn is not None:
-            turn = take(turn, at, 2)
-            own = jnp.concatenate([stored(product)(turn, own[i : i + 3]) for i in (0, 3)])
-        each = stored(product_transposed)(stiffness[None] * own, own)
+        each = stored(product_transposed)(take(HK, here, 2), take(bodies.standing, here, 2))
         return _summed(jnp.zeros((6, 6, 0, *each.shape[3:]), each.dtype), count, [(at, each)])
 
-    def places(order: Sequence[int]) -> dict[int, int]:
-        place = {body: i for i, body in enumerate(order)}
-        return {n: place[body] for n, body in alone.items() if body in place}
-
     tree, lone = way.tree.order, way.tree.lone
-    turn = None if bodies.tree is None else bodies.tree.turn
-    single = load(places(tree), len(tree), turn), load(places(lone), len(lone))
-    between = load(number, len(way.pairs))
+    single = load(way.alone(tree), len(tree)), load(way.alone(lone), len(lone))
+    between = load(way.on_pairs, len(way.pairs))
     if between is None:
         return *single, ()
     root = stored(semidefinite_root)(between)
@@ -643,37 +665,28 @@ def _standing_mobility(bodies: Bodies, of_bodies: Array | None, between: Array |
     between: mobilities of pairs, of one body relative to the other, (6, 6, pairs, *batch), None
         without pairs
     """
-    way = bodies.way
-    alone = [n for n in range(len(way.standing)) if n not in way.on_pairs]
-    parts = []
-    if alone:
-        parts.append(_mobility_at(bodies, [way.ends[n] for n in alone], of_bodies))
+    way, parts, order = bodies.way, [], []
+
+    def nodes(where: dict[int, int]) -> tuple[Array, np.ndarray]:
+        """Wrenches of the nodes in `where`, and their places."""
+        order.extend(where)
+        return take(bodies.standing, np.array(list(where)), 2), np.array(list(where.values()))
+
+    if on_tree := way.alone(way.tree.order):
+        H, at = nodes(on_tree)
+        parts.append(_along_rows(H, take(of_bodies, at, 2)))
+    if on_lone := way.alone(way.tree.lone):
+        H, at = nodes(on_lone)
+        body = np.array(way.tree.lone)[at]
+        mass, inertia = (
+            take(bodies.inverse_mass, body, 0),
+            take(bodies.inverse_inertia, body, 2),
+        )
+        parts.append(dot(H, over_mass(mass, inertia, H)))
     if way.pairs:
-        H = _at_ends(bodies, [way.ends[n] for n in way.on_pairs])
-        apart = take(between[:PAIR, :PAIR], np.array(list(way.on_pairs.values())), 2)
-        parts.append(_along_rows(H, apart))
-    return take(all_nodes(parts), np.argsort([*alone, *way.on_pairs]), 1)
-
-
-def _mobility_at(
-    bodies: Bodies, ends: Sequence[tuple[int, int, int]], of_bodies: Array | None
-) -> Array:
-    """Speed of each row after its own unit impulse on a single body, (rows, ends, *batch)."""
-    way, H = bodies.way, _at_ends(bodies, ends)
-    body = np.array([body for _, _, body in ends])
-    mass, inertia = bodies.inverse_mass[body], bodies.inverse_inertia[:, :, body]
-    found = dot(H, over_mass(mass, inertia, H))
-    place = {b: i for i, b in enumerate(way.tree.order)}
-    here = np.array([n for n, b in enumerate(body) if b in place], int)
-    if not len(here):
-        return found
-    at = np.array([place[body[n]] for n in here])
-    turn, own = take(bodies.tree.turn, at, 2), take(H, here, 2)
-    own = jnp.concatenate([stored(product)(turn, own[i : i + 3]) for i in (0, 3)])
-    of_tree = _along_rows(own, take(of_bodies, at, 2))
-    if len(here) == len(body):
-        return of_tree
-    return jnp.broadcast_to(found, (*found.shape[:2], *of_tree.shape[2:])).at[:, here].set(of_tree)
+        H, at = nodes(way.on_pairs)
+        parts.append(_along_rows(H, take(between[:PAIR, :PAIR], at, 2)))
+    return take(all_nodes(parts), np.argsort(order), 1)
 
 
 def _along_rows(H: Array, Λ: Array) -> Array:

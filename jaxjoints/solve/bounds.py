@@ -116,7 +116,8 @@ class LawRows:
 
     def summed(self, x: Array) -> Array:
         """The sum over the laws of each coordinate row; XLA fuses it with its readers."""
-        return reduce(add, self._by_row(x))
+        # Stored: a concatenation would compute it part by part, number by number.
+        return reduce(add, self._by_row(materialize(x)))
 
     def others(self, rest: Array, x: Array) -> Array:
         """For each law, `rest` of its coordinate row and the sum over the other laws of this row.

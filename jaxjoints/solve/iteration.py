@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from ..algebra.compiler import materialize
 from .bounds import Laws, Potential, in_impact, likely, potential, value, widened
 from .newton_step import Point, between, newton_step, step_length
 from .problem import (
@@ -149,7 +150,7 @@ def next_given(
         return Given(bounded, normal, normal, normal)
     moved = given.normal - given.before
     least = jnp.maximum(
-        LEAST_DIFFERENCE * jnp.abs(Λ).max(axis=0, initial=0.0),
+        LEAST_DIFFERENCE * materialize(jnp.abs(Λ)).max(axis=0, initial=0.0),
         jnp.finfo(Λ.dtype).tiny ** 0.4,
     )
     some = jnp.abs(moved) > stop_gradient(least)[None]

@@ -164,12 +164,12 @@ def step_length(
     du, dΛ = coordinate_rows(problem, ahead) - u, coordinate_rows(problem, to.impulse) - Λ
     K, p = problem.augmented_stiffness, problem.impulse
     U, dU = at.positions, to.positions - at.positions
-    constant = jnp.sum(du * (Λ + K * u - p), axis=0)
-    linear = jnp.sum(du * (dΛ + K * du), axis=0)
+    # Stored: XLA does not vectorize a kernel that both computes and sums.
+    works = materialize((du * (Λ + K * u - p), du * (dΛ + K * du)))
+    constant, linear = (jnp.sum(x, axis=0) for x in works)
     push = laws.sign * laws.rows.at_laws(du)
 
     def rise(length: Array) -> Array:
-        # Stored: XLA does not vectorize a kernel that both computes and sums.
         forces = materialize(push * value(laws, U + length[None] * dU))
         return constant + length * linear - jnp.sum(forces, axis=0)
 
@@ -233,8 +233,9 @@ def _next_trial(
     secant = low + (high - low) * share
     inside = (corners > low[None]) & (corners < high[None])
     before = inside & (corners <= secant[None])
-    below = jnp.where(before, corners, -jnp.inf).max(axis=0)
-    above = jnp.where(inside & ~before, corners, jnp.inf).min(axis=0)
+    sides = jnp.where(before, corners, -jnp.inf), jnp.where(inside & ~before, corners, jnp.inf)
+    below, above = materialize(sides)
+    below, above = below.max(axis=0), above.min(axis=0)
     nearest = jnp.where(secant - below <= above - secant, below, above)
     some = jnp.isfinite(nearest)
     return jnp.where(some, nearest, secant), some

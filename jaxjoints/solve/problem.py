@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
 from ..algebra.compiler import materialize
-from ..algebra.places import add_at
+from ..algebra.places import add_at, replaced, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
 from ..algebra.spatial import over_mass
@@ -117,13 +116,9 @@ class RowStructure:
         return mask
 
     @cached_property
-    def range(self) -> tuple[int, int, int] | None:
-        """Row, first node and end of the coordinate rows if they are one range of one row."""
-        if not self.row:
-            return None
-        first, count = self.node[0], len(self.node)
-        one = len(set(self.row)) == 1 and self.node == tuple(range(first, first + count))
-        return (self.row[0], first, first + count) if one else None
+    def places(self) -> np.ndarray:
+        """Places of the coordinate rows in an array (rows, nodes) with its axes flattened."""
+        return np.array(self.row, int) * self.nodes + np.array(self.node, int)
 
     @cached_property
     def filler(self) -> np.ndarray:
@@ -454,7 +449,7 @@ def residual(
     worst = jnp.zeros_like(size)
     if structure.has_hard:
         missed = jnp.abs(speed + problem.compliance * impulse) * trailing(structure.hard, speed)
-        worst = missed.max(axis=(0, 1))
+        worst = materialize(missed).max(axis=(0, 1))
     if not structure.row:
         return worst, size
     u, Λ = coordinate_rows(problem, speed), coordinate_rows(problem, impulse)
@@ -479,32 +474,25 @@ def excess(problem: RowProblem, at: Impulses) -> Array | None:
     # By the static structure, not by μ > 0: a μ of 0 bounds friction too.
     follows = np.array(laws.rows.normal) != laws.rows.row
     follows = follows.reshape(-1, *(1,) * (Λ.ndim - 1))
-    return jnp.where(follows, jnp.maximum(beyond, 0.0), 0.0).max(axis=0)
+    return materialize(jnp.where(follows, jnp.maximum(beyond, 0.0), 0.0)).max(axis=0)
 
 
 def coordinate_rows(problem: RowProblem, x: Array) -> Array:
     """The coordinate rows of x (rows, nodes, *batch), shape (coordinate rows, *batch)."""
-    structure = problem.structure
-    if structure.range:
-        row, start, stop = structure.range
-        return x[row, start:stop]
-    return x[np.array(structure.row, int), np.array(structure.node, int)]
+    return take(_in_one(x), problem.structure.places, 0)
 
 
 def with_coordinate_rows(structure: RowStructure, x: Array, values: Array) -> Array:
     """x (rows, nodes, *batch) with its coordinate rows replaced."""
-    if structure.range:
-        row, start, _ = structure.range
-        at = (row, start) + (0,) * (x.ndim - 2)
-        values = jnp.broadcast_to(values, (*values.shape[:1], *x.shape[2:]))
-        return jax.lax.dynamic_update_slice(x, values[None], at)
-    at = np.array(structure.row, int), np.array(structure.node, int)
-    if not len(at[0]):
-        return x
-    which = np.zeros(structure.hard.shape, int)
-    which[at] = np.arange(len(at[0]))
-    mask = structure.hard.reshape((*structure.hard.shape, *(1,) * (x.ndim - 2)))
-    return jnp.where(mask, x, values.at[which].get(mode="promise_in_bounds"))
+    batch = jnp.broadcast_shapes(x.shape[2:], values.shape[1:])
+    x = jnp.broadcast_to(x, (*x.shape[:2], *batch))
+    values = jnp.broadcast_to(values, (len(values), *batch))
+    return replaced(_in_one(x), structure.places, values).reshape(x.shape)
+
+
+def _in_one(x: Array) -> Array:
+    """x (rows, nodes, *batch) with one axis for rows and nodes."""
+    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
 def trailing(constant: np.ndarray, like: Array) -> Array:
