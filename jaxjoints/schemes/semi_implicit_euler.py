@@ -47,6 +47,7 @@ from ..model.kinematics import (
 from ..model.state import Control, Info, State
 from ..model.system import System
 from ..solve.problem import Solver
+from . import nearest
 from .free_motion import free_velocity
 from .impacts import both, hits_of, impacts, without_rebounds
 from .instant import with_twists
@@ -134,6 +135,26 @@ class SemiImplicitEuler(Scheme):
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
         kinematics = system_kinematics(mechanism, state, transport=self.gyroscopic == "transport")
+        # Smoothed contacts push at every distance.
+        sharp = self.solver.by_bodies and self.solver.smoothing is None
+        sets = nearest.sets_of(mechanism.system) if sharp and not self.time_of_impact else None
+
+        def solve(mechanism, kinematics, state):
+            return self._advanced(mechanism, kinematics, state, control, dt)
+
+        if sets is None:
+            return solve(mechanism, kinematics, state)[:2]
+        return nearest.advanced(mechanism, kinematics, state, dt, sets, solve)
+
+    def _advanced(
+        self,
+        mechanism: Mechanism,
+        kinematics: Kinematics,
+        state: State,
+        control: Control,
+        dt: Array,
+    ) -> tuple[State, Info, Array]:
+        """A step, and the twists that rows see in it, (6, bodies, *batch) in body axes."""
         tree = articulation(mechanism.system) if self.joints == "coordinates" else NO_TREE
         now = with_world(body_twists(state))
         rows = self._assembled(mechanism, tree, kinematics, state, control, dt)
@@ -177,7 +198,8 @@ class SemiImplicitEuler(Scheme):
         for _ in range(self.projections):
             new, xi = projected_along(mechanism, tree, rows, new, xi, solution.factors)
         problem, solution = with_reactions(mechanism, kinematics, rows, whole)
-        return new, step_info(mechanism, kinematics, problem, solution, new, dt)
+        info = step_info(mechanism, kinematics, problem, solution, new, dt)
+        return new, info, motion.twists
 
     def _assembled(
         self,

@@ -22,7 +22,7 @@ from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.gauss_seidel import ProjectedGaussSeidel
 from jaxjoints.solve.newton import Newton
 from jaxjoints.solve.problem import RowProblem, RowStructure, body_velocities
-from support.graphs import free_bodies
+from support.graphs import free_bodies, of_sides
 from support.mechanisms import single
 
 HARD, LAWS, NORMAL = 0, 1, 2
@@ -94,7 +94,7 @@ def problem(following, laws, mass, p, v):
     none, inverse = jnp.zeros_like(H), jnp.stack([1 / mass, 0 * mass])
     rows = structure(following)
     bodies = bodies_of_rows(
-        H=(H, none),
+        H=of_sides(rows.way, (H, none)),
         inverse_mass=inverse,
         inverse_inertia=jnp.eye(3, dtype=p.dtype)[..., None] * inverse[None, None],
         way=rows.way,

@@ -14,7 +14,7 @@ from jaxjoints.solve.bodies import bodies_of_rows
 from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.problem import RowProblem, RowStructure
 
-from .graphs import free_bodies
+from .graphs import free_bodies, of_sides
 
 DT = 0.01
 
@@ -83,7 +83,7 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
     )
     # In one program: dispatched one by one, its operations would take a second to compile.
     bodies = jax.jit(partial(bodies_of_rows, way=way))(
-        H=tuple(map(jnp.asarray, H)),
+        H=of_sides(way, H),
         inverse_mass=jnp.asarray(inverse[0]),
         inverse_inertia=jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
     )

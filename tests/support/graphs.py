@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxjoints.solve.bodies import Bodies, bodies_of_rows, paths
@@ -61,6 +62,12 @@ GRAPHS = {
 def free_bodies(count, nodes, rows):
     """How nodes of so many rows each pass bodies that no joint of a tree holds."""
     return paths(TreePlan.of((True,) * count, ()), nodes, (rows,) * len(nodes))
+
+
+def of_sides(way, H):
+    """Wrenches of the nodes of `Paths.sides`, from those of all nodes on child and parent."""
+    pairs = zip(H, way.sides, strict=False)
+    return tuple(jnp.asarray(h)[:, :, np.array(nodes)] for h, (nodes, _) in pairs)
 
 
 def with_wrenches(problem, H):

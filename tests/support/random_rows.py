@@ -15,7 +15,7 @@ from jaxjoints.solve.bodies import bodies_of_rows
 from jaxjoints.solve.forces import Bound
 from jaxjoints.solve.problem import RowProblem, RowStructure
 
-from .graphs import free_bodies
+from .graphs import free_bodies, of_sides
 
 DT = 1e-3
 
@@ -46,7 +46,7 @@ class Hinges:
         nodes = [(i, i - 1) for i in range(self.links)] + [(self.links - 1, -1)] * self.closed
         way = free_bodies(self.links, nodes, 6)
         order = np.array(way.plan.order)
-        sides = [np.array(at) for _, at in way.sides]
+        sides = [np.array([nodes[i][side] for i in order]) for side in (0, 1)]
         points, axes = self._placed(rng, count, batch)
         centre = (points[:, :-1] + points[:, 1:])[:, : self.links] / 2
         centre = np.concatenate([centre, np.zeros((3, 1, batch))], axis=1)
@@ -83,7 +83,7 @@ class Hinges:
         bounds = (self._stops(rng, diagonal), *self._friction(rng, diagonal))
         # In one program: dispatched one by one, its operations would take a second to compile.
         bodies = jax.jit(partial(bodies_of_rows, way=way))(
-            H=tuple(map(jnp.asarray, H)),
+            H=of_sides(way, H),
             inverse_mass=jnp.asarray(inverse[0]),
             inverse_inertia=jnp.asarray(np.eye(3)[..., None, None] * inverse[3:]),
         )
