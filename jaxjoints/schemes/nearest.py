@@ -1,66 +1,49 @@
 """Steps that solve the nearest contacts, and all of them only where the others matter.
 
 Two bodies may have many contacts, such as the corners of a mesh above the ground, of which few
-touch at once. Of each such set a step takes the nearest few, the same in all environments, and
-solves as if there were no others. This is the solution with all contacts where no other contact
-would push: w = u + bias ≥ 0 at the speed u at which its bodies then move apart (see `Bound`). Else
+touch at once. Of each such set a step takes the nearest few and solves as if there were no others.
+This is the solution with all contacts where no other contact would push: w = u + bias ≥ 0 at the
+speed u at which its bodies then move apart (see `Bound`). Where one would push, in any environment,
 the step is made again with all contacts.
 
-Both programs are compiled, so this holds for systems with many contacts (`sets_of`) on CPUs, whose
-tiles have few environments.
+Both programs are compiled, so this holds for systems with many contacts (`sets_of`), and on CPUs,
+where few environments make a tile. The two programs round differently: in such systems alone the
+last digits of an environment depend on its neighbours.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from dataclasses import replace as with_fields
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.lax import stop_gradient
 
-from ..algebra.compiler import platform
+from ..algebra.compiler import materialize, platform
 from ..algebra.dense import multiply_transposed
+from ..algebra.places import take
 from ..algebra.pytree import replace
 from ..assembly.layout import Layout, layout, places
 from ..couplings.contact import NORMAL
 from ..laws.contact import ContactFriction, ContactLimits
 from ..laws.law import CoordinateState
 from ..model.groups import ContactGroup
-from ..model.kinematics import (
-    ContactKinematics,
-    Kinematics,
-    Mechanism,
-    direction_wrenches,
-)
+from ..model.kinematics import ContactKinematics, Kinematics, Mechanism, direction_wrenches
 from ..model.state import Info, RowForces, State
 from ..model.system import System
+
+T = TypeVar("T")
 
 # Contacts of two bodies that a step takes at first: three points hold a body on a plane.
 NEAREST = 4
 # Contacts that a step must then leave out to be worth a second program.
-LEAST_LEFT_OUT = 32
+LEAST_LEFT_OUT = 16
 
-
-@dataclass(frozen=True)
-class Sets:
-    """The contacts of a system by the pairs of bodies that they connect.
-
-    of_groups: for each group of `System.contacts` its sets, each of places in the group
-    """
-
-    of_groups: tuple[tuple[tuple[int, ...], ...], ...]
-
-    @property
-    def left_out(self) -> int:
-        """Number of contacts that a step leaves out at first."""
-        return sum(max(len(at) - NEAREST, 0) for sets in self.of_groups for at in sets)
-
-
-# For each group of contacts the places of those that a step takes, in ascending order within a set.
-Choice = tuple[Array, ...]
+# For each group of contacts its sets, the contacts of two bodies: places in the group.
+Sets = tuple[tuple[tuple[int, ...], ...], ...]
 
 
 def sets_of(system: System) -> Sets | None:
@@ -68,34 +51,68 @@ def sets_of(system: System) -> Sets | None:
     if platform() != "cpu" or layout(system).engages:
         return None
     sets = _sets(tuple((g.child, g.parent, _can_wait(g)) for g in system.contacts))
-    return sets if sets.left_out >= LEAST_LEFT_OUT else None
+    left_out = sum(max(len(at) - NEAREST, 0) for of_group in sets for at in of_group)
+    return sets if left_out >= LEAST_LEFT_OUT else None
 
 
 @lru_cache(maxsize=256)
 def _sets(groups: tuple[tuple[tuple[int, ...], tuple[int, ...], bool], ...]) -> Sets:
-    """Sets of contacts; groups: child, parent and whether contacts `_can_wait`, for each group."""
+    """Sets of contacts; groups: child, parent, and whether the contacts `_can_wait`."""
 
     def of_group(child, parent, can_wait):
-        if not can_wait:
-            return tuple((i,) for i in range(len(child)))
-        found: dict[tuple[int, int], list[int]] = {}
+        found: dict[tuple[int, ...], list[int]] = {}
         for i, bodies in enumerate(zip(child, parent, strict=True)):
-            found.setdefault(bodies, []).append(i)
+            found.setdefault(bodies if can_wait else (i,), []).append(i)
         return tuple(map(tuple, found.values()))
 
-    return Sets(tuple(of_group(*group) for group in groups))
+    return tuple(of_group(*group) for group in groups)
 
 
 def _can_wait(group: ContactGroup) -> bool:
-    """Whether the laws of contacts say by gap and speed alone that they do not push."""
+    """Whether gap and speed along the normal alone say that a contact does not push."""
     stops = [law for law in group.laws if isinstance(law, ContactLimits)]
     others = [law for law in group.laws if not isinstance(law, ContactLimits)]
     return (
-        len(stops) == 1
-        and stops[0].coordinate == NORMAL
+        [law.coordinate for law in stops] == [NORMAL]
         and not stops[0].needs_speed
         and all(isinstance(law, ContactFriction) and law.normal == NORMAL for law in others)
     )
+
+
+class Choice(NamedTuple):
+    """The contacts of a group that a step takes.
+
+    which: their places in the group, (taken, *batch)
+    back: for each contact of the group its place among the taken ones, their number for one that is
+        left out, (contacts, *batch)
+    alike: for each taken contact one of the same bodies; () where the step takes all
+    """
+
+    which: Array
+    back: Array
+    alike: tuple[int, ...]
+
+    def few(self, x: Array) -> Array:
+        """Numbers of the taken contacts, from those of all, (…, contacts, *batch)."""
+        return _along(x, self.which)
+
+    def all(self, x: Array) -> Array:
+        """Numbers of all contacts, 0 for those left out, from those of the taken ones."""
+        axis = x.ndim - self.back.ndim
+        none = jnp.zeros_like(jnp.take(x, np.array([0]), axis))
+        return _along(jnp.concatenate([x, none], axis), self.back)
+
+    def others(self, x: Array) -> Array:
+        """Whether x, (contacts, *batch), is true for a contact that is left out."""
+        return jnp.any(x & (self.back == len(self.which)))
+
+
+def _along(x: Array, which: Array) -> Array:
+    """Items (…, n, *batch) at places, (m, *batch), of each environment."""
+    axis = x.ndim - which.ndim
+    x = jnp.broadcast_to(x, (*x.shape[: axis + 1], *which.shape[1:]))
+    which = which.reshape((1,) * axis + which.shape)
+    return jnp.take_along_axis(x, which, axis, mode="promise_in_bounds")
 
 
 def advanced(
@@ -111,171 +128,139 @@ def advanced(
     solve: a step of some contacts; it returns also the twists that their rows see, (6, bodies,
         *batch) in body axes
     """
-    choice = _nearest(sets, kinematics, state)
-    few, whole = _fewer(mechanism, sets, choice), layout(mechanism.system)
-    plan, batch = layout(few.system), state.time.ndim
+    pairs = zip(sets, kinematics.contacts, strict=True)
+    choices = [_choice(of_group, stop_gradient(at.frame.gap), state) for of_group, at in pairs]
+    system = mechanism.system
+    fewer = replace(mechanism, system=_fewer(system, choices))
+    own, whole = (_numbers(layout(x.system)) for x in (fewer, mechanism))
+    groups = list(zip(system.contacts, kinematics.contacts, choices, strict=True))
 
     def of_all():
         return solve(mechanism, kinematics, state)[:2]
 
     def of_few():
-        contacts = tuple(map(_members, kinematics.contacts, choice, [batch] * len(choice)))
-        nodes, rows = _rows_of(plan, whole, mechanism.system, choice)
-        forces = state.row_forces
-        forces = RowForces(forces.rows[:, nodes], forces.bounds[:, rows])
+        contacts = tuple(_few(at, choice) for _, at, choice in groups)
+        forces = _moved(state.row_forces, whole, own, [choice.few for choice in choices])
         start = replace(state, row_forces=forces)
-        new, info, twists = solve(few, replace(kinematics, contacts=contacts), start)
-        forces = jax.tree.map(
-            lambda x, at, like: jnp.zeros_like(like).at[:, at].set(x),
-            new.row_forces,
-            RowForces(nodes, rows),
-            state.row_forces,
-        )
-        new = replace(new, row_forces=forces)
-        pushes = _push(mechanism, kinematics, sets, choice, twists, dt)
-        return new, replace(info, contact_force=_of_all(few, mechanism, choice, info)), pushes
+        new, info, twists = solve(fewer, replace(kinematics, contacts=contacts), start)
+        forces = _moved(new.row_forces, own, whole, [choice.all for choice in choices])
+        force = _forces_of_all(fewer.system, system, choices, info.contact_force)
+        twists = jnp.concatenate([twists, jnp.zeros_like(twists[:, :1])], axis=1)
+        pushes = (c.others(_push(group, at, twists, dt)) for group, at, c in groups)
+        again = jnp.any(jnp.stack(list(pushes)))
+        return replace(new, row_forces=forces), replace(info, contact_force=force), again
 
     def none():
-        like = jax.eval_shape(of_few)[:2]
-        return *jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like), jnp.array(True)
+        new, info, _ = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_few))
+        return new, info, jnp.array(True)
 
-    new, info, again = jax.lax.cond(_touch(kinematics, state, whole, sets, choice), none, of_few)
+    bounds, touch = state.row_forces.bounds, jnp.array(False)
+    for (_, contact, choice), (_, rows) in zip(groups, whole[-len(groups) :], strict=True):
+        if choice.alike:
+            # Stored: XLA does not vectorize a kernel that both computes and reduces.
+            pushed = materialize(jnp.abs(bounds[:, rows[0]])).max(axis=0) > 0
+            touch |= choice.others((contact.frame.gap <= 0) | pushed)
+    new, info, again = jax.lax.cond(touch, none, of_few)
     return jax.lax.cond(again, of_all, lambda: (new, info))
 
 
-def _nearest(sets: Sets, kinematics: Kinematics, state: State) -> Choice:
-    """The contacts whose gap is least in any environment."""
-    batch = state.time.ndim
-
-    def of_group(of_sets, contact):
-        gap = jax.lax.stop_gradient(contact.frame.gap)
-        gap = gap.min(axis=tuple(range(gap.ndim - batch, gap.ndim)))
-        parts = []
-        for at in of_sets:
-            members = np.array(at)
-            if len(at) > NEAREST:
-                order = jnp.sort(jnp.argsort(gap[members])[:NEAREST])
-                members = jnp.asarray(members)[order]
-            parts.append(members)
-        return jnp.concatenate([jnp.asarray(x) for x in parts])
-
-    return tuple(map(of_group, sets.of_groups, kinematics.contacts))
-
-
-def _members(tree: Any, which: Array, batch: int) -> Any:
-    """Some members of stacked records."""
-
-    def of_leaf(x):
-        axis = x.ndim - 1 - batch
-        return x.at[(slice(None),) * axis + (which,)].get(mode="promise_in_bounds")
-
-    return jax.tree.map(of_leaf, tree)
+def _choice(sets: Sequence[tuple[int, ...]], gap: Array, state: State) -> Choice:
+    """The nearest contacts of each set of a group; gap: (contacts, *batch)."""
+    gap = jnp.broadcast_to(gap, (len(gap), *state.time.shape))
+    # A gap that is no number is left out before all others.
+    gap = jnp.where(jnp.isnan(gap), jnp.finfo(gap.dtype).max, gap)
+    which, alike, count = [], [], 0
+    back = jnp.zeros(gap.shape, int)
+    for at in sets:
+        members, left = np.array(at), take(gap, np.array(at), 0)
+        place = jnp.asarray(members).reshape(-1, *(1,) * (gap.ndim - 1))
+        of_set = jnp.full(left.shape, -1)
+        for k in range(min(len(at), NEAREST)):
+            if len(at) <= NEAREST:
+                here = place == members[k]
+            else:
+                nearest = jnp.where(left == left.min(axis=0), place, len(gap))
+                here = place == nearest.min(axis=0)
+            which.append(jnp.broadcast_to(jnp.where(here, place, 0).sum(axis=0), gap.shape[1:]))
+            of_set = jnp.where(here, count + k, of_set)
+            left = jnp.where(here, jnp.inf, left)
+        alike += at[:NEAREST]
+        count += min(len(at), NEAREST)
+        back = back.at[members].set(of_set)
+    back = jnp.where(back < 0, count, back)
+    return Choice(jnp.stack(which), back, tuple(alike) if count < len(gap) else ())
 
 
-def _fewer(mechanism: Mechanism, sets: Sets, choice: Choice) -> Mechanism:
-    """The mechanism with some of its contacts."""
-    system, groups, first = mechanism.system, [], 0
-    batch = mechanism.inverse_mass.ndim - 1
-    for group, of_sets, which in zip(system.contacts, sets.of_groups, choice, strict=True):
-        # All contacts of a set connect the same bodies.
-        alike = [at[0] for at in of_sets for _ in at[:NEAREST]]
+def _few(tree: T, choice: Choice) -> T:
+    """Stacked records of the taken contacts."""
+    return jax.tree.map(choice.few, tree) if choice.alike else tree
+
+
+def _fewer(system: System, choices: Sequence[Choice]) -> System:
+    """The system with the taken contacts alone."""
+    groups, first = [], 0
+    for group, choice in zip(system.contacts, choices, strict=True):
+        alike = choice.alike or range(len(group.members))
         fixed = {
             name: tuple(getattr(group, name)[i] for i in alike) for name in ("child", "parent")
         }
         members = tuple(range(first, first + len(alike)))
-        groups.append(replace(_members(group, which, batch), members=members, **fixed))
+        groups.append(replace(_few(group, choice), members=members, **fixed))
         first += len(alike)
     topology = with_fields(system.topology, contacts=system.topology.contacts[:first])
-    return replace(mechanism, system=replace(system, contacts=tuple(groups), topology=topology))
+    return replace(system, contacts=tuple(groups), topology=topology)
 
 
-def _rows_of(few: Layout, whole: Layout, system: System, choice: Choice) -> tuple[Array, Array]:
-    """Nodes, and coordinate rows, of the layout of all contacts for those of the layout of few."""
-    own, others = _numbers(few), _numbers(whole)
-    first = len(whole.parts) - len(system.contacts)
-    nodes, rows = (jnp.zeros(n, int) for n in (few.structure.nodes, len(few.structure.row)))
-    for g, (small, large) in enumerate(zip(own, others, strict=True)):
-        which = slice(None) if g < first else choice[g - first]
-        nodes = nodes.at[small[0]].set(jnp.asarray(large[0])[which])
-        rows = rows.at[small[1]].set(jnp.asarray(large[1])[:, which])
-    return nodes, rows
+# For each group its nodes, (members,), and its coordinate rows, (coordinates, members).
+Numbers = tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
 @lru_cache(maxsize=256)
-def _numbers(plan: Layout) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """For each group its nodes, (members,), and its coordinate rows, (coordinates, members)."""
+def _numbers(plan: Layout) -> Numbers:
+    """Where the rows of each group are in a layout."""
     where, found, first = places(plan), [], 0
     for part, rows in zip(plan.parts, plan.groups, strict=True):
-        n, k = len(part.members), len(rows.coordinates)
-        keys = [(part.group, member, rows.wrenches[0]) for member in part.members if rows.wrenches]
-        nodes = np.array([where[key][1] for key in keys], int)
-        found.append((nodes, first + np.arange(k * n).reshape(k, n)[:, : len(nodes)]))
+        members = part.members if rows.wrenches else ()
+        nodes = [where[part.group, member, rows.wrenches[0]][1] for member in members]
+        k, n = len(rows.coordinates), len(members)
+        found.append((np.array(nodes, int), first + np.arange(k * n).reshape(k, n)))
         first += k * n
     return tuple(found)
 
 
-def _of_all(few: Mechanism, mechanism: Mechanism, choice: Choice, info: Info) -> Array:
-    """Forces of all contacts, 0 for those that were left out, (6, contacts, *batch)."""
-    force = info.contact_force
-    count = len(mechanism.system.topology.contacts)
-    total = jnp.zeros((len(force), count, *force.shape[2:]), force.dtype)
-    pairs = zip(few.system.contacts, mechanism.system.contacts, choice, strict=True)
-    for own, group, which in pairs:
-        at = jnp.asarray(np.array(group.members))[which]
-        total = total.at[:, at].set(force[:, np.array(own.members)])
-    return total
+def _moved(
+    forces: RowForces, of: Numbers, to: Numbers, contacts: Sequence[Callable[[Array], Array]]
+) -> RowForces:
+    """Forces of the rows of one layout in another; contacts: changes numbers of each group."""
+    kept = [lambda x: x] * (len(of) - len(contacts))
+    nodes, rows = [], []
+    for (at, of_group), change in zip(of, [*kept, *contacts], strict=True):
+        nodes.append(change(take(forces.rows, at, 1)) if len(at) else forces.rows[:, :0])
+        for row in of_group:
+            rows.append(change(take(forces.bounds, row, 1)))
+    ends = [np.concatenate(x) for x in zip(*((at, row.ravel()) for at, row in to), strict=True)]
+    parts = (jnp.concatenate(x, axis=1) for x in (nodes, rows))
+    return RowForces(*(take(x, np.argsort(at), 1) for x, at in zip(parts, ends, strict=True)))
 
 
-def _touch(
-    kinematics: Kinematics, state: State, whole: Layout, sets: Sets, choice: Choice
-) -> Array:
-    """Whether some contact that is left out overlaps, or pushed in the last step."""
-    touch, numbers = jnp.array(False), _numbers(whole)[len(whole.parts) - len(choice) :]
-    for contact, of_sets, which, (_, rows) in zip(
-        kinematics.contacts, sets.of_groups, choice, numbers, strict=True
-    ):
-        if all(len(at) <= NEAREST for at in of_sets):
-            continue
-        pushed = jnp.abs(state.row_forces.bounds[:, rows[0]]).max(axis=0) > 0
-        touch |= jnp.any(_others(which, (contact.frame.gap <= 0) | pushed))
-    return touch
+def _forces_of_all(few: System, system: System, choices: Sequence[Choice], force: Array) -> Array:
+    """Forces of all contacts, from those of the taken ones, (6, contacts, *batch)."""
+    pairs = zip(few.contacts, choices, strict=True)
+    parts = [choice.all(take(force, np.array(group.members), 1)) for group, choice in pairs]
+    order = np.argsort(np.concatenate([group.members for group in system.contacts]))
+    return take(jnp.concatenate(parts, axis=1), order, 1)
 
 
-def _others(which: Array, x: Array) -> Array:
-    """x of contacts (contacts, *batch), False for those in `which`."""
-    return x.at[which].set(False)
-
-
-def _push(
-    mechanism: Mechanism,
-    kinematics: Kinematics,
-    sets: Sets,
-    choice: Choice,
-    twists: Array,
-    dt: Array,
-) -> Array:
-    """Whether some contact that is left out would push while bodies move at twists."""
-    twists = jnp.concatenate([twists, jnp.zeros_like(twists[:, :1])], axis=1)
-    push = jnp.array(False)
-    for group, contact, of_sets, which in zip(
-        mechanism.system.contacts, kinematics.contacts, sets.of_groups, choice, strict=True
-    ):
-        if all(len(at) <= NEAREST for at in of_sets):
-            continue
-        push |= jnp.any(_others(which, _approaches(group, contact, twists, dt)))
-    return push
-
-
-def _approaches(group: ContactGroup, contact: ContactKinematics, twists: Array, dt: Array) -> Array:
-    """True for contacts whose normal would push at these twists of the bodies and the world,
-    (contacts, *batch).
+def _push(group: ContactGroup, contact: ContactKinematics, twists: Array, dt: Array) -> Array:
+    """Whether the normal of each contact would push at twists of the bodies and the world, (6,
+    bodies + 1, *batch); (contacts, *batch).
     """
-    sides = zip(
-        direction_wrenches(group, contact, (NORMAL,)), (group.child, group.parent), strict=True
-    )
-    bodies = ((H, np.array(at)) for H, at in sides)
-    speed = sum(multiply_transposed(H, twists[:, at])[0] for H, at in bodies if (at >= 0).any())
-    stop = next(law for law in group.laws if isinstance(law, ContactLimits))
-    bound = stop.force(CoordinateState(q=contact.frame.gap, dt=dt))
-    push = (bound.present > 0) & (speed + bound.bias < 0)
+    stops = [law for law in group.laws if isinstance(law, ContactLimits)]
+    if not stops:
+        return jnp.zeros(contact.frame.gap.shape, bool)
+    wrenches = direction_wrenches(group, contact, (NORMAL,))
+    sides = zip(wrenches, map(np.array, (group.child, group.parent)), strict=True)
+    parts = [multiply_transposed(H, twists[:, at])[0] for H, at in sides if (at >= 0).any()]
+    bound = stops[0].force(CoordinateState(q=contact.frame.gap, dt=dt))
+    push = (bound.present > 0) & (sum(parts) + bound.bias < 0)
     return push if group.enabled is None else push & (group.enabled > 0)
