@@ -524,16 +524,17 @@ def _loads(
     way = bodies.way
     if not way.standing:
         return None, None, ()
-    HK = K[None] * bodies.standing
+    H = bodies.standing
     if turn_of_rows is not None:
-        HK = turn_of_rows.of(np.arange(way.graph, way.nodes)).stiffness(K, bodies.standing)
+        H = turn_of_rows.of(np.arange(way.graph, way.nodes)).rows(H, 1)
 
     def load(where: dict[int, int], count: int) -> Array | None:
         """The sums of the nodes in `where`, at `count` places; where: place of each node."""
         if not where:
             return None
         here, at = np.array(list(where)), np.array(list(where.values()))
-        each = stored(product_transposed)(take(HK, here, 2), take(bodies.standing, here, 2))
+        own = take(H, here, 2)
+        each = stored(product_transposed)(take(K, here, 1)[None] * own, own)
         return _summed(jnp.zeros((6, 6, 0, *each.shape[3:]), each.dtype), count, [(at, each)])
 
     tree, lone = way.tree.order, way.tree.lone

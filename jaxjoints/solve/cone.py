@@ -35,16 +35,6 @@ class Turn:
         """The inverse of `rows`."""
         return self._turned(x, -self.sin, ahead)
 
-    def stiffness(self, K: Array, H: Array) -> Array:
-        """H Rᵀ K R with the rotation R, (6, rows, *more), for turned rows of the stiffness K and
-        wrenches H, (6, rows, *more), of rows before the turn.
-        """
-        partner = np.array(self.partner)
-        cos, sin, other = self.cos, self.sin, take(K, partner, 0)
-        own, shared = cos * cos * K + sin * sin * other, cos * sin * (K - other)
-        own, shared = materialize((own, shared))
-        return own[None] * H + shared[None] * take(H, partner, 1)
-
     def of(self, nodes: np.ndarray) -> "Turn":
         """The turn of the rows of some nodes, places along the second axis."""
         return Turn(*(take(x, nodes, 1) for x in (self.cos, self.sin)), self.partner)

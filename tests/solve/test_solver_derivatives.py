@@ -56,6 +56,8 @@ def changed(problem, x):
     structure = problem.structure
     motion = noise((6, structure.way.tree.bodies + 1)).at[:, -1].set(0.0)
     scale = 1 + x[0] * noise(problem.rate.shape)
+    sides = zip(problem.bodies.H, structure.way.sides, strict=True)
+    H = [H * scale[None, :, np.array(nodes)] for H, (nodes, _) in sides]
     bounds = tuple(
         jj.replace(bound, bias=bound.bias + x[2] * noise(bound.bias.shape))
         if bound.upper is None
@@ -64,7 +66,7 @@ def changed(problem, x):
     )
     return jj.replace(
         problem,
-        bodies=with_wrenches(problem, [H * scale[None] for H in problem.bodies.H]),
+        bodies=with_wrenches(problem, H),
         rate=scale * (problem.rate + x[1] * row_speeds(problem, motion)),
         bounds=bounds,
     )
