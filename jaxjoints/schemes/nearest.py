@@ -2,18 +2,20 @@
 
 Two bodies may have many contacts, such as the corners of a mesh above the ground, of which few
 touch at once. Of each such set a step takes the nearest few and solves as if there were no others.
-This is the solution with all contacts where no other contact would push: w = u + bias ≥ 0 at the
-speed u at which its bodies then move apart (see `Bound`). Where one would push, in any environment,
-the step is made again with all contacts.
+This is a solution with all contacts where no other contact would push: w = u + bias ≥ 0 at the
+speed u at which its bodies then move apart (see `Bound`). Without friction there is no other
+motion. With it there may be: where more than three contacts share a load, laws do not say how, and
+friction goes with the shares. Environments in which one would push, in
+which one overlaps or has pushed in the last step, take the step with all contacts. It is computed
+only if there is such an environment among those that a core steps together.
 
-Both programs are compiled, so this holds for systems with many contacts (`sets_of`), and on CPUs,
-where few environments make a tile. The two programs round differently: in such systems alone the
-last digits of an environment depend on its neighbours.
+Both steps are compiled, so systems with few contacts (`sets_of`) take all of them in every step,
+and so do GPUs, which step thousands of environments together.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace as with_fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -103,8 +105,8 @@ class Choice(NamedTuple):
         return _along(jnp.concatenate([x, none], axis), self.back)
 
     def others(self, x: Array) -> Array:
-        """Whether x, (contacts, *batch), is true for a contact that is left out."""
-        return jnp.any(x & (self.back == len(self.which)))
+        """Whether x, (contacts, *batch), is true for a contact that is left out, (*batch)."""
+        return jnp.any(x & (self.back == len(self.which)), axis=0)
 
 
 def _along(x: Array, which: Array) -> Array:
@@ -123,7 +125,7 @@ def advanced(
     sets: Sets,
     solve: Callable[[Mechanism, Kinematics, State], tuple[State, Info, Array]],
 ) -> tuple[State, Info]:
-    """A step with the nearest contacts, and where these are not enough with all.
+    """A step with the nearest contacts, in environments where these are not enough with all.
 
     solve: a step of some contacts; it returns also the twists that their rows see, (6, bodies,
         *batch) in body axes
@@ -135,33 +137,33 @@ def advanced(
     own, whole = (_numbers(layout(x.system)) for x in (fewer, mechanism))
     groups = list(zip(system.contacts, kinematics.contacts, choices, strict=True))
 
-    def of_all():
-        return solve(mechanism, kinematics, state)[:2]
-
-    def of_few():
-        contacts = tuple(_few(at, choice) for _, at, choice in groups)
-        forces = _moved(state.row_forces, whole, own, [choice.few for choice in choices])
-        start = replace(state, row_forces=forces)
-        new, info, twists = solve(fewer, replace(kinematics, contacts=contacts), start)
-        forces = _moved(new.row_forces, own, whole, [choice.all for choice in choices])
-        force = _forces_of_all(fewer.system, system, choices, info.contact_force)
-        twists = jnp.concatenate([twists, jnp.zeros_like(twists[:, :1])], axis=1)
-        pushes = (c.others(_push(group, at, twists, dt)) for group, at, c in groups)
-        again = jnp.any(jnp.stack(list(pushes)))
-        return replace(new, row_forces=forces), replace(info, contact_force=force), again
-
-    def none():
-        new, info, _ = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_few))
-        return new, info, jnp.array(True)
-
-    bounds, touch = state.row_forces.bounds, jnp.array(False)
-    for (_, contact, choice), (_, rows) in zip(groups, whole[-len(groups) :], strict=True):
+    contacts = tuple(_few(at, choice) for _, at, choice in groups)
+    forces = _moved(state.row_forces, whole, own, [choice.few for choice in choices])
+    at = replace(kinematics, contacts=contacts), replace(state, row_forces=forces)
+    new, info, twists = solve(fewer, *at)
+    forces = _moved(new.row_forces, own, whole, [choice.all for choice in choices])
+    force = _forces_of_all(fewer.system, system, choices, info.contact_force)
+    found = replace(new, row_forces=forces), replace(info, contact_force=force)
+    twists = jnp.concatenate([twists, jnp.zeros_like(twists[:, :1])], axis=1)
+    again = jnp.zeros(state.time.shape, bool)
+    for (group, contact, choice), (_, rows) in zip(groups, whole[-len(groups) :], strict=True):
         if choice.alike:
+            pushed = jnp.abs(state.row_forces.bounds[:, rows[0]])
             # Stored: XLA does not vectorize a kernel that both computes and reduces.
-            pushed = materialize(jnp.abs(bounds[:, rows[0]])).max(axis=0) > 0
-            touch |= choice.others((contact.frame.gap <= 0) | pushed)
-    new, info, again = jax.lax.cond(touch, none, of_few)
-    return jax.lax.cond(again, of_all, lambda: (new, info))
+            pushed = materialize(pushed).max(axis=0) > 0
+            push = _push(group, contact, twists, dt) | (contact.frame.gap <= 0) | pushed
+            again |= choice.others(push)
+
+    def of_all():
+        with_all = solve(mechanism, kinematics, state)[:2]
+        return jax.tree.map(partial(_where, again), with_all, found)
+
+    return jax.lax.cond(jnp.any(again), of_all, lambda: found)
+
+
+def _where(mask: Array, x: Array, y: Array) -> Array:
+    """x where the mask (*batch) is true, else y."""
+    return jnp.where(mask.reshape((1,) * (x.ndim - mask.ndim) + mask.shape), x, y)
 
 
 def _choice(sets: Sequence[tuple[int, ...]], gap: Array, state: State) -> Choice:
@@ -176,14 +178,13 @@ def _choice(sets: Sequence[tuple[int, ...]], gap: Array, state: State) -> Choice
         place = jnp.asarray(members).reshape(-1, *(1,) * (gap.ndim - 1))
         of_set = jnp.full(left.shape, -1)
         for k in range(min(len(at), NEAREST)):
-            if len(at) <= NEAREST:
-                here = place == members[k]
-            else:
-                nearest = jnp.where(left == left.min(axis=0), place, len(gap))
-                here = place == nearest.min(axis=0)
-            which.append(jnp.broadcast_to(jnp.where(here, place, 0).sum(axis=0), gap.shape[1:]))
-            of_set = jnp.where(here, count + k, of_set)
-            left = jnp.where(here, jnp.inf, left)
+            chosen = jnp.full_like(place[:1], members[k])
+            if len(at) > NEAREST:
+                nearest = left == left.min(axis=0, keepdims=True)
+                chosen = jnp.where(nearest, place, len(gap)).min(axis=0, keepdims=True)
+            which.append(jnp.broadcast_to(chosen[0], gap.shape[1:]))
+            of_set = jnp.where(place == chosen, count + k, of_set)
+            left = jnp.where(place == chosen, jnp.inf, left)
         alike += at[:NEAREST]
         count += min(len(at), NEAREST)
         back = back.at[members].set(of_set)
