@@ -106,7 +106,8 @@ class Layout:
     slots: of bounds and latches
     rigid: whether all joints and transmissions are rigid and all laws linear
     engages: whether some law has an engagement
-    follows: whether some friction follows a normal force
+    follows: whether some friction follows a normal force, or contacts stand on bodies; the forces
+        of the last step are then part of the motion
     tree: further layout where coordinates hold tree joints; else None
     pairs: for each pair of bodies (`Paths.pairs`) one contact between them: its group in
         `System.contacts`, and its place in this group
@@ -251,13 +252,14 @@ class _Group:
 
     @property
     def can_stand(self) -> bool:
-        """Whether the rows can stand on a body: all rows have bounded laws only, and are friction
-        that follows a normal force, or this normal. Their floor is not small then.
+        """Whether the rows can stand on a body: all rows have bounded laws only, and are normals of
+        contacts, or friction that follows a normal force, or this force. Their floor is not small.
         """
         rows = self.rows
         bounded = {law.coordinate for law in self.laws if law.kind is Bound}
         follows = {law.coordinate for law in self.laws if law.normal is not None}
         normal = {law.normal for law in self.laws if law.normal is not None}
+        normal |= {NORMAL} if self.touches else set()
         others = [law for law in self.laws if law.kind is not Bound]
         coordinates = set(rows.coordinates)
         return not rows.hard and not others and coordinates == bounded == follows | normal
@@ -385,7 +387,7 @@ def _layout(
         _slots(facts, rows),
         rigid,
         engages,
-        any(law.normal is not None for group in groups for law in group.laws),
+        any(law.normal is not None for group in groups for law in group.laws) or bool(way.standing),
         tree,
         tuple((parts[p].group - first_contact, i) for p, i in touching),
     )

@@ -180,6 +180,7 @@ def _floors(settings: Settings, problem: RowProblem) -> Array:
     precision = problem.rate.dtype.itemsize
     floors = np.full(len(problem.structure.row), FLOOR[precision])
     of_contacts = CONTACT_FLOOR if settings.coupled else UNANCHORED_FLOOR[precision]
+    floors[problem.structure.standing] = of_contacts
     for bound in problem.bounds:
         if bound.mu is not None:
             normal = np.array(bound.normal)

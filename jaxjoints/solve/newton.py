@@ -93,7 +93,11 @@ class Newton(Solver):
     def settings(self, problem: RowProblem) -> Settings:
         """Settings of the iteration for a problem."""
         asked = Settings(self.iterations, self.passes, self.friction == "coupled")
-        return asked if problem.follows else Settings(asked.limits[-1], 1, True)
+        if problem.follows:
+            return asked
+        if problem.structure.standing.any():
+            return Settings(self.iterations, self.passes, True)
+        return Settings(asked.limits[-1], 1, True)
 
     def at_solution(self, follows: bool) -> "AtSolution | None":
         return AtSolution(self) if self.derivative.of_solution and not follows else None

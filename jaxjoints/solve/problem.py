@@ -116,6 +116,12 @@ class RowStructure:
         return mask
 
     @cached_property
+    def standing(self) -> np.ndarray:
+        """True for coordinate rows of nodes that stand on bodies."""
+        node = np.array(self.node, int)
+        return (node >= self.way.graph) & (node < self.way.nodes)
+
+    @cached_property
     def places(self) -> np.ndarray:
         """Places of the coordinate rows in an array (rows, nodes) with its axes flattened."""
         return np.array(self.row, int) * self.nodes + np.array(self.node, int)
