@@ -109,7 +109,7 @@ def isolated_step(
     # No gradient flows through an environment that stands still.
     new = chosen(still, stop_gradient(state), new)
     if not layout(mechanism.system).follows:
-        # Only friction remembers: what the last impulses bound and anchor is part of its law.
+        # Only contacts and friction remember: the last impulses bound and anchor the next ones.
         new = replace(new, row_forces=stop_gradient(new.row_forces))
     poor = info.residual > UNSOLVED * (1 + jnp.abs(new.velocity).max(axis=(0, 1)))
     effort = jnp.zeros_like(state.q) if control.effort is None else control.effort

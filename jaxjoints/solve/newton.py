@@ -39,8 +39,8 @@ class Newton(Solver):
         shorter program than ν = 0
     iterations: most Newton steps of the first pass. Without bounded laws one linear solve suffices
     passes: how often the bounds of friction are computed from normal forces. Each further pass has
-        one step less than the first, and the steps that earlier passes left over. Where no friction
-        follows a normal force, one pass has the steps of all passes
+        one step less than the first, and the steps that earlier passes left over. Without contacts
+        and other friction that follows a normal force, one pass has the steps of all passes
     friction: "coupled": the normal force of the solution bounds friction. "two passes": the normal
         force of a solve without friction bounds it, as in ODE's dWorldStep; this solve is the first
         half of the passes

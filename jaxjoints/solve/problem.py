@@ -239,7 +239,7 @@ class Solver(ABC):
         Reverse differentiation evaluates a step a second time, when its impulses are known. None,
         the default, if the derivative depends on the iterates: the step is then solved again.
 
-        follows: whether friction follows a normal force
+        follows: whether the forces of the last step matter (`Layout.follows`)
         """
         return None
 
