@@ -13,11 +13,14 @@ from ..couplings.nonholonomic import extra_rows
 from ..laws.law import Law, by_row_law
 from ..model.articulation import Articulation
 from ..model.system import System
-from ..solve.bodies import paths
+from ..solve.bodies import NEVER, paths
 from ..solve.forces import Bound, Hard, Latch, Linear
 from ..solve.graph import is_tree
 from ..solve.problem import RowStructure
 from ..solve.tree import TreePlan
+
+# Contacts that hold a body on a plane: beside them another one may depend on them.
+HOLDING = 3
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,8 @@ class Layout:
     slots: of bounds and latches
     rigid: whether all joints and transmissions are rigid and all laws linear
     engages: whether some law has an engagement
-    follows: whether some friction follows a normal force, or contacts stand on bodies; the forces
-        of the last step are then part of the motion
+    remembers: whether the forces of the last step are part of the motion: some friction follows a
+        normal force, or contacts stand on bodies
     tree: further layout where coordinates hold tree joints; else None
     pairs: for each pair of bodies (`Paths.pairs`) one contact between them: its group in
         `System.contacts`, and its place in this group
@@ -121,7 +124,7 @@ class Layout:
     slots: tuple[Slot, ...]
     rigid: bool
     engages: bool
-    follows: bool
+    remembers: bool
     tree: "TreeLayout | None" = None
     pairs: tuple[tuple[int, int], ...] = ()
 
@@ -251,9 +254,10 @@ class _Group:
     touches: bool = False
 
     @property
-    def can_stand(self) -> bool:
-        """Whether the rows can stand on a body: all rows have bounded laws only, and are normals of
-        contacts, or friction that follows a normal force, or this force. Their floor is not small.
+    def stands_beside(self) -> int:
+        """`stands_beside` of `paths`. Nodes stand whose rows have bounded laws only: normals of
+        contacts, friction that follows a normal force, and that force. The floor of these laws is
+        not small.
         """
         rows = self.rows
         bounded = {law.coordinate for law in self.laws if law.kind is Bound}
@@ -262,7 +266,9 @@ class _Group:
         normal |= {NORMAL} if self.touches else set()
         others = [law for law in self.laws if law.kind is not Bound]
         coordinates = set(rows.coordinates)
-        return not rows.hard and not others and coordinates == bounded == follows | normal
+        if rows.hard or others or not coordinates == bounded == follows | normal:
+            return NEVER
+        return 0 if follows else HOLDING
 
     @property
     def rows(self) -> GroupLayout:
@@ -324,7 +330,7 @@ def _layout(
         plan,
         [facts[p].bodies[i] for p, i in acting],
         tuple(len(rows[p].wrenches) for p, _ in acting),
-        [facts[p].can_stand for p, _ in acting],
+        [facts[p].stands_beside for p, _ in acting],
         [facts[p].touches for p, _ in acting],
     )
     order = [acting[node] for node in way.order]

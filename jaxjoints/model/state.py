@@ -56,8 +56,8 @@ class State:
         step reads coordinates from the poses and continues angles from these, so that they count
         turns; its derivative by the q of its start is 0
     row_forces: forces of the last step, from which the next solve starts; 0 in a new state. With
-        contacts, and other friction that follows a normal force, they bound and anchor the first
-        pass. There they are part of the motion and are differentiated
+        friction that follows a normal force, and contacts in many points, they bound and anchor the
+        first pass. There they are part of the motion and are differentiated
     engagement: of limits with an `Engagement`, E times the number of steps since they engaged, in
         the order of q, then of the transmissions' values, then of the contacts, shape
         (coordinates + values + contacts, *batch), or (0, *batch) where no limit has one (never

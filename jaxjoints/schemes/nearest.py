@@ -5,9 +5,11 @@ touch at once. Of each such set a step takes the nearest few and solves as if th
 This is a solution with all contacts where no other contact would push: w = u + bias ≥ 0 at the
 speed u at which its bodies then move apart (see `Bound`). Without friction there is no other
 motion. With it there may be: where more than three contacts share a load, laws do not say how, and
-friction goes with the shares. Environments in which one would push, in
-which one overlaps or has pushed in the last step, take the step with all contacts. It is computed
-only if there is such an environment among those that a core steps together.
+friction goes with the shares.
+
+An environment in which a contact that is left out would push, overlaps, or pushed in the last step
+takes the step with all contacts. This step is computed only if there is such an environment among
+those that a core steps together.
 
 Both steps are compiled, so systems with few contacts (`sets_of`) take all of them in every step,
 and so do GPUs, which step thousands of environments together.
@@ -62,22 +64,25 @@ def _sets(groups: tuple[tuple[tuple[int, ...], tuple[int, ...], bool], ...]) -> 
     """Sets of contacts; groups: child, parent, and whether the contacts `_can_wait`."""
 
     def of_group(child, parent, can_wait):
-        found: dict[tuple[int, ...], list[int]] = {}
+        found: dict[tuple[int, int], list[int]] = {}
         for i, bodies in enumerate(zip(child, parent, strict=True)):
-            found.setdefault(bodies if can_wait else (i,), []).append(i)
-        return tuple(map(tuple, found.values()))
+            found.setdefault(bodies, []).append(i)
+        if can_wait and max(map(len, found.values())) > NEAREST:
+            return tuple(map(tuple, found.values()))
+        return tuple((i,) for i in range(len(child)))
 
     return tuple(of_group(*group) for group in groups)
 
 
 def _can_wait(group: ContactGroup) -> bool:
     """Whether gap and speed along the normal alone say that a contact does not push."""
-    stops = [law for law in group.laws if isinstance(law, ContactLimits)]
-    others = [law for law in group.laws if not isinstance(law, ContactLimits)]
+    # A class of a user may have other forces.
+    stops = [law for law in group.laws if type(law) is ContactLimits]
+    others = [law for law in group.laws if type(law) is not ContactLimits]
     return (
         [law.coordinate for law in stops] == [NORMAL]
         and not stops[0].needs_speed
-        and all(isinstance(law, ContactFriction) and law.normal == NORMAL for law in others)
+        and all(type(law) is ContactFriction and law.normal == NORMAL for law in others)
     )
 
 
@@ -87,7 +92,7 @@ class Choice(NamedTuple):
     which: their places in the group, (taken, *batch)
     back: for each contact of the group its place among the taken ones, their number for one that is
         left out, (contacts, *batch)
-    alike: for each taken contact one of the same bodies; () where the step takes all
+    alike: for each taken contact one of the same bodies; () where all of the group are taken
     """
 
     which: Array
@@ -130,28 +135,28 @@ def advanced(
     solve: a step of some contacts; it returns also the twists that their rows see, (6, bodies,
         *batch) in body axes
     """
-    pairs = zip(sets, kinematics.contacts, strict=True)
-    choices = [_choice(of_group, stop_gradient(at.frame.gap), state) for of_group, at in pairs]
     system = mechanism.system
+    gaps = [_gap(group, at) for group, at in zip(system.contacts, kinematics.contacts, strict=True)]
+    choices = [_choice(*each, state) for each in zip(sets, gaps, strict=True)]
     fewer = replace(mechanism, system=_fewer(system, choices))
     own, whole = (_numbers(layout(x.system)) for x in (fewer, mechanism))
-    groups = list(zip(system.contacts, kinematics.contacts, choices, strict=True))
-
-    contacts = tuple(_few(at, choice) for _, at, choice in groups)
-    forces = _moved(state.row_forces, whole, own, [choice.few for choice in choices])
+    contacts = zip(kinematics.contacts, choices, strict=True)
+    contacts = tuple(_few(at, choice) for at, choice in contacts)
+    forces = _in_layout(state.row_forces, whole, own, [choice.few for choice in choices])
     at = replace(kinematics, contacts=contacts), replace(state, row_forces=forces)
     new, info, twists = solve(fewer, *at)
-    forces = _moved(new.row_forces, own, whole, [choice.all for choice in choices])
+    forces = _in_layout(new.row_forces, own, whole, [choice.all for choice in choices])
     force = _forces_of_all(fewer.system, system, choices, info.contact_force)
     found = replace(new, row_forces=forces), replace(info, contact_force=force)
     twists = jnp.concatenate([twists, jnp.zeros_like(twists[:, :1])], axis=1)
     again = jnp.zeros(state.time.shape, bool)
-    for (group, contact, choice), (_, rows) in zip(groups, whole[-len(groups) :], strict=True):
+    each = system.contacts, kinematics.contacts, gaps, choices, whole[-len(choices) :]
+    for group, contact, gap, choice, (_, rows) in zip(*each, strict=True):
         if choice.alike:
             pushed = jnp.abs(state.row_forces.bounds[:, rows[0]])
             # Stored: XLA does not vectorize a kernel that both computes and reduces.
             pushed = materialize(pushed).max(axis=0) > 0
-            push = _push(group, contact, twists, dt) | (contact.frame.gap <= 0) | pushed
+            push = _push(group, contact, twists, dt) | ~(gap > 0) | pushed
             again |= choice.others(push)
 
     def of_all():
@@ -166,11 +171,17 @@ def _where(mask: Array, x: Array, y: Array) -> Array:
     return jnp.where(mask.reshape((1,) * (x.ndim - mask.ndim) + mask.shape), x, y)
 
 
+def _gap(group: ContactGroup, contact: ContactKinematics) -> Array:
+    """Gap of each contact, infinite for one that is switched off, (contacts, *batch)."""
+    gap = stop_gradient(contact.frame.gap)
+    return gap if group.enabled is None else jnp.where(group.enabled > 0, gap, jnp.inf)
+
+
 def _choice(sets: Sequence[tuple[int, ...]], gap: Array, state: State) -> Choice:
     """The nearest contacts of each set of a group; gap: (contacts, *batch)."""
     gap = jnp.broadcast_to(gap, (len(gap), *state.time.shape))
-    # A gap that is no number is left out before all others.
-    gap = jnp.where(jnp.isnan(gap), jnp.finfo(gap.dtype).max, gap)
+    most = jnp.finfo(gap.dtype).max
+    gap = jnp.where(gap < most, gap, most)
     which, alike, count = [], [], 0
     back = jnp.zeros(gap.shape, int)
     for at in sets:
@@ -229,7 +240,7 @@ def _numbers(plan: Layout) -> Numbers:
     return tuple(found)
 
 
-def _moved(
+def _in_layout(
     forces: RowForces, of: Numbers, to: Numbers, contacts: Sequence[Callable[[Array], Array]]
 ) -> RowForces:
     """Forces of the rows of one layout in another; contacts: changes numbers of each group."""
@@ -256,12 +267,10 @@ def _push(group: ContactGroup, contact: ContactKinematics, twists: Array, dt: Ar
     """Whether the normal of each contact would push at twists of the bodies and the world, (6,
     bodies + 1, *batch); (contacts, *batch).
     """
-    stops = [law for law in group.laws if isinstance(law, ContactLimits)]
-    if not stops:
-        return jnp.zeros(contact.frame.gap.shape, bool)
+    stop = next(law for law in group.laws if isinstance(law, ContactLimits))
     wrenches = direction_wrenches(group, contact, (NORMAL,))
     sides = zip(wrenches, map(np.array, (group.child, group.parent)), strict=True)
     parts = [multiply_transposed(H, twists[:, at])[0] for H, at in sides if (at >= 0).any()]
-    bound = stops[0].force(CoordinateState(q=contact.frame.gap, dt=dt))
+    bound = stop.force(CoordinateState(q=contact.frame.gap, dt=dt))
     push = (bound.present > 0) & (sum(parts) + bound.bias < 0)
     return push if group.enabled is None else push & (group.enabled > 0)

@@ -135,9 +135,7 @@ class SemiImplicitEuler(Scheme):
         self, mechanism: Mechanism, state: State, control: Control, dt: Array
     ) -> tuple[State, Info]:
         kinematics = system_kinematics(mechanism, state, transport=self.gyroscopic == "transport")
-        # Smoothed contacts push at every distance.
-        sharp = self.solver.by_bodies and self.solver.smoothing is None
-        sets = nearest.sets_of(mechanism.system) if sharp and not self.time_of_impact else None
+        sets = nearest.sets_of(mechanism.system) if self._can_leave_out else None
 
         def solve(mechanism, kinematics, state):
             return self._advanced(mechanism, kinematics, state, control, dt)
@@ -145,6 +143,14 @@ class SemiImplicitEuler(Scheme):
         if sets is None:
             return solve(mechanism, kinematics, state)[:2]
         return nearest.advanced(mechanism, kinematics, state, dt, sets, solve)
+
+    @property
+    def _can_leave_out(self) -> bool:
+        """Whether gap and new velocity say that a contact does not push. Smoothed contacts push at
+        every distance; the others of these options have a second solve, or rows that turn along.
+        """
+        sharp = self.solver.by_bodies and self.solver.smoothing is None
+        return sharp and not (self.time_of_impact or self.projections or self.curvature)
 
     def _advanced(
         self,
@@ -240,7 +246,7 @@ class SemiImplicitEuler(Scheme):
         return self.joints == "coordinates" and articulation(system).complete
 
     def at_solution(self, system: System) -> "SemiImplicitEuler | None":
-        solver = self.solver.at_solution(layout(system).follows)
+        solver = self.solver.at_solution(layout(system).remembers)
         return None if solver is None else replace(self, solver=solver)
 
 

@@ -108,7 +108,7 @@ def isolated_step(
     still = cause != Cause.NONE
     # No gradient flows through an environment that stands still.
     new = chosen(still, stop_gradient(state), new)
-    if not layout(mechanism.system).follows:
+    if not layout(mechanism.system).remembers:
         # Only contacts and friction remember: the last impulses bound and anchor the next ones.
         new = replace(new, row_forces=stop_gradient(new.row_forces))
     poor = info.residual > UNSOLVED * (1 + jnp.abs(new.velocity).max(axis=(0, 1)))

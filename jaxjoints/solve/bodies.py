@@ -69,6 +69,8 @@ LONE = -2
 ROOTS = -1
 # Rows of a pair of bodies.
 PAIR = 6
+# Of a node that cannot stand on bodies.
+NEVER = -1
 # Mobility below which a row counts as one that nothing moves, in roundings of its summands.
 UNMOVING = 30.0
 
@@ -97,8 +99,8 @@ class Paths:
     passing: (key, passes): of lone bodies, of the roots, of each level
     plan: elimination plan of the nodes of the graph and of the pairs, None without any
     sides: for each side of nodes (0 child, 1 parent, more for some nodes) its nodes and their
-        bodies. Of further sides those on the world, which does not move, are left out; as a child
-        the number of bodies stands for it
+        bodies. Side 0 has every node, and the number of bodies in place of the world. Further sides
+        leave out nodes whose body there is the world
     order: the nodes that act on bodies, numbered as they were given
     standing: for each standing node its ends on moving bodies: (side, place among the nodes of the
         side, body). A node with two ends stands on a pair
@@ -190,27 +192,36 @@ def paths(
     tree: TreePlan,
     bodies: Sequence[tuple[int, ...]],
     heights: Sequence[int],
-    can_stand: Sequence[bool] | None = None,
+    stands_beside: Sequence[int] | None = None,
     touches: Sequence[bool] | None = None,
 ) -> Paths:
     """How nodes pass a tree.
 
     bodies: of each node the bodies of its sides (child, parent, …), -1 for the world
     heights: number of rows of each node
-    can_stand: whether all laws of a node have a finite stiffness; None: no node
+    stands_beside: of each node how many others that can stand must act on the same bodies for it to
+        stand, `NEVER` where not all its laws have a finite stiffness; None: no node stands
     touches: whether a node has opposite wrenches on its two bodies, as a contact has; None: no node
     """
     if not bodies:
         return Paths(tree, (), None)
     free, nodes = free_bodies(tree), range(len(bodies))
-    able, touches = (x or [False] * len(bodies) for x in (can_stand, touches))
+    beside = stands_beside or [NEVER] * len(bodies)
+    touches = touches or [False] * len(bodies)
     ends = [[body for body in sides if body in free] for sides in bodies]
-    alone = {node for node in nodes if able[node] and len(ends[node]) == 1}
-    by_pair: dict[frozenset[int], list[int]] = {}
+    together: dict[frozenset[int], list[int]] = {}
     for node in nodes:
-        if able[node] and touches[node] and len(ends[node]) == 2:
-            by_pair.setdefault(frozenset(ends[node]), []).append(node)
-    on_pair = {pair: on for pair, on in by_pair.items() if sum(heights[node] for node in on) > PAIR}
+        one, two = (len(ends[node]) == n for n in (1, 2))
+        if beside[node] != NEVER and (one or two and touches[node]):
+            together.setdefault(frozenset(ends[node]), []).append(node)
+    alone, on_pair = set[int](), dict[frozenset[int], list[int]]()
+    for on_bodies, on in together.items():
+        enough = [node for node in on if len(on) > beside[node]]
+        friction, rows = 0 in (beside[node] for node in on), sum(heights[node] for node in on)
+        if len(on_bodies) == 1:
+            alone.update(enough)
+        elif rows > PAIR or enough and not friction:
+            on_pair[on_bodies] = on
     stands = alone.union(*on_pair.values())
     on_graph = [node for node in nodes if node not in stands]
     touched = [passed(tree, bodies[node]) or (-1, -1) for node in on_graph]
@@ -305,7 +316,7 @@ class Bodies:
     tree, factor: the bodies that tree joints hold, and their factor with the linear laws of the
         coordinates; None without a tree
     standing: wrenches of the standing nodes on their body, or on the first body of their pair, (6,
-        rows, nodes, *batch); world axes for bodies of the tree that no pair has, else body axes.
+        rows, nodes, *batch); world axes for nodes on a single body of the tree, else body axes.
         None for no node
     coupled: A between the rows of the graph, and the mobility between the bodies of each pair, in
         the axes of the first body; None without both
@@ -666,17 +677,17 @@ def _standing_mobility(bodies: Bodies, of_bodies: Array | None, between: Array |
     between: mobilities of pairs, of one body relative to the other, (6, 6, pairs, *batch), None
         without pairs
     """
-    way, parts, order = bodies.way, [], []
+    way, parts = bodies.way, []
 
     def nodes(where: dict[int, int]) -> tuple[Array, np.ndarray]:
         """Wrenches of the nodes in `where`, and their places."""
-        order.extend(where)
         return take(bodies.standing, np.array(list(where)), 2), np.array(list(where.values()))
 
-    if on_tree := way.alone(way.tree.order):
+    on_tree, on_lone = way.alone(way.tree.order), way.alone(way.tree.lone)
+    if on_tree:
         H, at = nodes(on_tree)
         parts.append(_along_rows(H, take(of_bodies, at, 2)))
-    if on_lone := way.alone(way.tree.lone):
+    if on_lone:
         H, at = nodes(on_lone)
         body = np.array(way.tree.lone)[at]
         mass, inertia = (
@@ -687,7 +698,7 @@ def _standing_mobility(bodies: Bodies, of_bodies: Array | None, between: Array |
     if way.pairs:
         H, at = nodes(way.on_pairs)
         parts.append(_along_rows(H, take(between[:PAIR, :PAIR], at, 2)))
-    return take(all_nodes(parts), np.argsort(order), 1)
+    return take(all_nodes(parts), np.argsort([*on_tree, *on_lone, *way.on_pairs]), 1)
 
 
 def _along_rows(H: Array, Λ: Array) -> Array:

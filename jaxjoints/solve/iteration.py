@@ -33,8 +33,9 @@ from .problem import (
 # Residual below which a step that does not lower it is rejected and ends the pass, as a share of
 # the speeds that cancel, by the bytes of a number.
 NEARLY_SOLVED = {4: 3e-5, 8: 1e-9}
-# Floor of a law's compliance, as a share of the mobility of its row: of all laws; of contacts with
-# friction; of contacts with friction where no impulse of the last step anchors them.
+# Floor of a law's compliance, as a share of the mobility of its row: of all laws; of friction that
+# follows a normal force, and of contacts that stand on bodies; of both where no impulse of the last
+# step anchors them.
 FLOOR = {4: 3e-7, 8: 1e-14}
 CONTACT_FLOOR = 1e-2
 UNANCHORED_FLOOR = {4: 1e-3, 8: 1e-5}

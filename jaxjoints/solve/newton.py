@@ -39,8 +39,9 @@ class Newton(Solver):
         shorter program than ν = 0
     iterations: most Newton steps of the first pass. Without bounded laws one linear solve suffices
     passes: how often the bounds of friction are computed from normal forces. Each further pass has
-        one step less than the first, and the steps that earlier passes left over. Without contacts
-        and other friction that follows a normal force, one pass has the steps of all passes
+        one step less than the first, and the steps that earlier passes left over. Where no friction
+        follows a normal force, and bodies touch in three points at most, one pass has the steps of
+        all passes
     friction: "coupled": the normal force of the solution bounds friction. "two passes": the normal
         force of a solve without friction bounds it, as in ODE's dWorldStep; this solve is the first
         half of the passes
@@ -92,15 +93,15 @@ class Newton(Solver):
 
     def settings(self, problem: RowProblem) -> Settings:
         """Settings of the iteration for a problem."""
-        asked = Settings(self.iterations, self.passes, self.friction == "coupled")
-        if problem.follows:
+        coupled = self.friction == "coupled" or not problem.follows
+        asked = Settings(self.iterations, self.passes, coupled)
+        # Passes bound friction, and anchor contacts that stand on bodies.
+        if problem.follows or problem.structure.standing.any():
             return asked
-        if problem.structure.standing.any():
-            return Settings(self.iterations, self.passes, True)
         return Settings(asked.limits[-1], 1, True)
 
-    def at_solution(self, follows: bool) -> "AtSolution | None":
-        return AtSolution(self) if self.derivative.of_solution and not follows else None
+    def at_solution(self, remembers: bool) -> "AtSolution | None":
+        return AtSolution(self) if self.derivative.of_solution and not remembers else None
 
 
 @struct

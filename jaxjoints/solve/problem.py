@@ -233,13 +233,13 @@ class Solver(ABC):
         start: impulses nearby, such as those of the last step; None for none
         """
 
-    def at_solution(self, follows: bool) -> "Solver | None":
+    def at_solution(self, remembers: bool) -> "Solver | None":
         """A solver with the derivative of this one that takes its start for the solution.
 
         Reverse differentiation evaluates a step a second time, when its impulses are known. None,
         the default, if the derivative depends on the iterates: the step is then solved again.
 
-        follows: whether the forces of the last step matter (`Layout.follows`)
+        remembers: whether the forces of the last step are part of the motion (`State.row_forces`)
         """
         return None
 
