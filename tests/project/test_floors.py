@@ -19,7 +19,7 @@ IMPORTS_OF_FOLDERS = {
     "model": {"algebra", "couplings", "laws"},
     "assembly": {"algebra", "couplings", "laws", "solve", "model"},
     "build": {"algebra", "couplings", "laws", "solve", "model", "assembly"},
-    "schemes": {"algebra", "laws", "solve", "model", "assembly"},
+    "schemes": {"algebra", "couplings", "laws", "solve", "model", "assembly"},
     "simulate": {"algebra", "couplings", "laws", "model", "assembly", "build", "schemes"},
     "models": {"algebra", "assembly", "build", "couplings", "laws", "model"},
     "dynamics": {
