@@ -207,8 +207,8 @@ def test_steps_of_robots_driven_at_random_are_solved(smoothing):
 
 @pytest.mark.parametrize("corners", [3, 4])
 def test_more_than_three_contacts_without_friction_stand(corners):
-    """A plate glides on studs, and carries another one. Nothing anchors the first step, which misses
-    the loads a little; the studs sink, and ERP lifts them.
+    """A plate glides on studs, and carries another one. Nothing anchors the first step, which
+    misses the loads a little; the studs sink, and ERP lifts them.
     """
     world = jj.SystemBuilder()
     stud, plane = jj.shapes.Sphere(0.05), jj.shapes.HalfSpace()
