@@ -8,6 +8,7 @@ import pytest
 import jaxjoints as jj
 from jaxjoints import environments
 from jaxjoints.assembly import layout
+from jaxjoints.solve.bodies import NEVER
 from support.cases import mostly_slow
 
 DT, STEPS = 5e-3, 20
@@ -99,7 +100,7 @@ def test_contacts_that_stand_on_bodies_move_them_as_nodes_of_the_graph_do(monkey
     parts, nodes, pairs = SCENES[name]
     final, standing, on_pairs = moved(*scene(**parts))
     assert (standing, on_pairs) == (nodes, pairs)
-    monkeypatch.setattr(layout._Group, "can_stand", False)
+    monkeypatch.setattr(layout._Group, "stands_beside", NEVER)
     layout._layout.cache_clear()
     layout.correspondence.cache_clear()
     jax.clear_caches()
