@@ -17,7 +17,7 @@ and so do GPUs, which step thousands of environments together.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace as with_fields
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -38,6 +38,7 @@ from ..model.groups import ContactGroup
 from ..model.kinematics import ContactKinematics, Kinematics, Mechanism, direction_wrenches
 from ..model.state import Info, RowForces, State
 from ..model.system import System
+from ..solve.iteration import chosen
 
 T = TypeVar("T")
 
@@ -161,14 +162,9 @@ def advanced(
 
     def of_all():
         with_all = solve(mechanism, kinematics, state)[:2]
-        return jax.tree.map(partial(_where, again), with_all, found)
+        return chosen(again, with_all, found)
 
     return jax.lax.cond(jnp.any(again), of_all, lambda: found)
-
-
-def _where(mask: Array, x: Array, y: Array) -> Array:
-    """x where the mask (*batch) is true, else y."""
-    return jnp.where(mask.reshape((1,) * (x.ndim - mask.ndim) + mask.shape), x, y)
 
 
 def _gap(group: ContactGroup, contact: ContactKinematics) -> Array:
@@ -189,13 +185,13 @@ def _choice(sets: Sequence[tuple[int, ...]], gap: Array, state: State) -> Choice
         place = jnp.asarray(members).reshape(-1, *(1,) * (gap.ndim - 1))
         of_set = jnp.full(left.shape, -1)
         for k in range(min(len(at), NEAREST)):
-            chosen = jnp.full_like(place[:1], members[k])
+            one = jnp.full_like(place[:1], members[k])
             if len(at) > NEAREST:
                 nearest = left == left.min(axis=0, keepdims=True)
-                chosen = jnp.where(nearest, place, len(gap)).min(axis=0, keepdims=True)
-            which.append(jnp.broadcast_to(chosen[0], gap.shape[1:]))
-            of_set = jnp.where(place == chosen, count + k, of_set)
-            left = jnp.where(place == chosen, jnp.inf, left)
+                one = jnp.where(nearest, place, len(gap)).min(axis=0, keepdims=True)
+            which.append(jnp.broadcast_to(one[0], gap.shape[1:]))
+            of_set = jnp.where(place == one, count + k, of_set)
+            left = jnp.where(place == one, jnp.inf, left)
         alike += at[:NEAREST]
         count += min(len(at), NEAREST)
         back = back.at[members].set(of_set)

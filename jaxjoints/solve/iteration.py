@@ -241,7 +241,7 @@ def iterated(
         near = now.residual <= NEARLY_SOLVED[precision] * size
         worse = ~now.fresh & (left >= now.residual) & near
         taken = now.wanted & ~worse
-        point, speed, left = _chosen(
+        point, speed, left = chosen(
             taken, (point, speed, left), (now.point, now.speed, now.residual)
         )
         steps = now.steps + jnp.where(now.wanted, 1, 0)
@@ -262,8 +262,8 @@ def iterated(
                 # Where a pass obeys all laws without floors, further passes would not change it.
                 bare = bare_laws(problem, Λ, None, all_laws)
                 on &= residual(problem, bare, at, speed)[0] > SOLVED[precision] * size
-            given = _chosen(on, next_given(settings, given, Λ, at[1], now.number), given)
-            point = _chosen(on, begun(laws_in(given), problem, at, speed), point)
+            given = chosen(on, next_given(settings, given, Λ, at[1], now.number), given)
+            point = chosen(on, begun(laws_in(given), problem, at, speed), point)
         return _Iterate(
             point,
             speed,
@@ -301,7 +301,7 @@ def completed(
         point = jax.tree.map(lambda x, number=number: x[number], ends.points)
         if at is not None:
             found = begun(laws, problem, at, speeds(problem, at[0]))
-            point = _chosen(number > ends.number, found, point)
+            point = chosen(number > ends.number, found, point)
         points.append(point)
         at = point.impulse, value(laws, point.positions)
         if number < settings.passes - 1:
@@ -310,7 +310,7 @@ def completed(
     return ends._replace(points=jax.tree.map(lambda *x: jnp.stack(x), *points), given=given)
 
 
-def _chosen(mask: Array, these, those):
+def chosen(mask: Array, these, those):
     """`these` where the mask (*batch) is true, else `those`; trees of arrays."""
     return jax.tree.map(lambda x, y: jnp.where(_leading(mask, x), x, y), these, those)
 
