@@ -75,17 +75,6 @@ def cholesky_inverse(A: Array, size: Array | None = None) -> Array:
     return jnp.stack(rows)
 
 
-@once
-def semidefinite_root(A: Array) -> Array:
-    """L of A = L Lᵀ, symmetric and positive semidefinite, shape (r, r, *trailing): lower
-    triangular, a column of zeros for each row that depends on those before it to within rounding.
-    """
-    columns, _ = _cholesky(A, None)
-    above = [[(j, 0, 0)] + [(0, 0, 0)] * (A.ndim - 2) for j in range(A.shape[0])]
-    full = [lax.pad(c, np.zeros((), A.dtype), ends) for c, ends in zip(columns, above, strict=True)]
-    return jnp.stack(full, axis=1)
-
-
 def _cholesky(A: Array, size: Array | None) -> tuple[list[Array], list[Array]]:
     """Columns of L from the diagonal on, and the reciprocals of their first entries, (1, …)."""
     # Whole columns of L, then whole rows of L⁻¹: faster than entry by entry, and far faster than an

@@ -13,9 +13,9 @@ from ..couplings.nonholonomic import extra_rows
 from ..laws.law import Law, by_row_law
 from ..model.articulation import Articulation
 from ..model.system import System
-from ..solve.bodies import NEVER, paths
 from ..solve.forces import Bound, Hard, Latch, Linear
 from ..solve.graph import is_tree
+from ..solve.paths import NEVER, paths
 from ..solve.problem import RowStructure
 from ..solve.tree import TreePlan
 
@@ -112,8 +112,6 @@ class Layout:
     remembers: whether the forces of the last step are part of the motion: some friction follows a
         normal force, or contacts stand on bodies
     tree: further layout where coordinates hold tree joints; else None
-    pairs: for each pair of bodies (`Paths.pairs`) one contact between them: its group in
-        `System.contacts`, and its place in this group
     """
 
     groups: tuple[GroupLayout, ...]
@@ -126,7 +124,6 @@ class Layout:
     engages: bool
     remembers: bool
     tree: "TreeLayout | None" = None
-    pairs: tuple[tuple[int, int], ...] = ()
 
     @property
     def bounded(self) -> int:
@@ -334,10 +331,8 @@ def _layout(
         [facts[p].touches for p, _ in acting],
     )
     order = [acting[node] for node in way.order]
-    touching = [order[way.graph + on[0]] for _, on in way.pairs]
     order += [(p, i) for p, i in nodes if facts[p].of_tree]
     position = {node: at for at, node in enumerate(order)}
-    first_contact = sum(not group.touches for group in groups)
     permutations = [
         _permutation(
             [position[p, i] for p, i in acting if len(facts[p].bodies[i]) > side], set(having)
@@ -395,7 +390,6 @@ def _layout(
         engages,
         any(law.normal is not None for group in groups for law in group.laws) or bool(way.standing),
         tree,
-        tuple((parts[p].group - first_contact, i) for p, i in touching),
     )
 
 

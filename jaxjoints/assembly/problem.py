@@ -13,7 +13,6 @@ from ..algebra.compiler import materialize
 from ..algebra.dense import multiply, multiply_transposed
 from ..algebra.places import take
 from ..algebra.pytree import replace, static, struct
-from ..algebra.rotation import cross, quat_to_matrix
 from ..model.articulation import Articulation, Motion
 from ..model.kinematics import Kinematics, Mechanism, body_twists, with_world
 from ..model.state import State
@@ -174,7 +173,7 @@ def row_problem(
         inverse_mass=mechanism.inverse_mass,
         inverse_inertia=mechanism.inverse_inertia,
         way=plan.structure.way,
-        to_second=_to_second(mechanism, plan, kinematics),
+        poses=kinematics.poses,
         **tree,
     )
     if held is not None:
@@ -274,25 +273,6 @@ def _wrenches(
     whole = jax.tree.map(partial(_joined, mechanism), *map(of_group, acting))
     pairs = zip(whole, plan.permutations, strict=True)
     return tuple(_in_order(mechanism, x, order) for x, order in pairs)
-
-
-def _to_second(mechanism: Mechanism, plan: Layout, kinematics: Kinematics) -> Array | None:
-    """`Bodies.to_second` of the pairs of a layout, None for no pair."""
-    if not plan.pairs:
-        return None
-    groups, batch = sorted({g for g, _ in plan.pairs}), mechanism.inverse_mass.ndim - 1
-    poses = []
-    for g in groups:
-        C = kinematics.contacts[g].C_in_parent @ mechanism.system.contacts[g].frame_C.inverse()
-        places = np.array([i for of, i in plan.pairs if of == g])
-        poses.append(jax.tree.map(lambda x: take(x, places, x.ndim - 1 - batch), C))  # noqa: B023
-    order = np.argsort([n for g in groups for n, (of, _) in enumerate(plan.pairs) if of == g])
-    T = jax.tree.map(lambda *x: take(_joined(mechanism, *x), order, 1), *poses)
-    R = quat_to_matrix(T.q)
-    upper = jnp.concatenate([R, jnp.zeros_like(R)], axis=1)
-    return materialize(
-        jnp.concatenate([upper, jnp.concatenate([cross(T.p[:, None], R), R], axis=1)])
-    )
 
 
 def _off(mechanism: Mechanism, plan: Layout, groups: Sequence[GroupRows | None]) -> Array | None:

@@ -109,11 +109,15 @@ class ContactKinematics:
 
 @struct
 class Kinematics:
-    """Where joints, constraints and contacts of a mechanism are, a record for each group."""
+    """Where joints, constraints and contacts of a mechanism are, a record for each group.
+
+    poses: of the centres of mass in body axes, and of the world after them
+    """
 
     joints: tuple[JointKinematics, ...]
     constraints: tuple[ConstraintKinematics, ...]
-    contacts: tuple[ContactKinematics, ...] = ()
+    contacts: tuple[ContactKinematics, ...]
+    poses: Pose
 
 
 def prepare(system: System, batch: int) -> Mechanism:
@@ -164,7 +168,8 @@ def system_kinematics(
         for group in mechanism.system.constraints
     ]
     contacts = [_contact_kinematics(group, bodies) for group in mechanism.system.contacts]
-    return Kinematics(tuple(joints), *(tuple(materialize(x)) for x in (constraints, contacts)))
+    others = (tuple(materialize(x)) for x in (constraints, contacts))
+    return Kinematics(tuple(joints), *others, bodies.pose)
 
 
 def with_unit_quaternions(state: State) -> State:

@@ -15,19 +15,17 @@ Some nodes have rows of finite stiffness K only, and act on one moving body, suc
 the ground. Such a node stands on the body: it adds H K Hᵀ to the inertia of the body before the
 elimination, and is no node of the graph.
 
-Contacts of two moving bodies stand on the pair. Their wrenches are H on the first body and -X H on
-the second, so they resist the relative motion with Σ H K Hᵀ = L Lᵀ. The pair is a block of six rows
-of the graph, however many contacts it has, with the wrenches L and -X L and the law u + λ = 0.
+Where many bodies touch each other, their contacts stand on pairs of bodies, and one matrix of all
+coordinates replaces the elimination joint by joint (`coordinates`).
 
 Arrays of all nodes have the nodes of the graph first, in elimination order, then the nodes that
 stand on bodies or pairs, then the nodes along coordinates.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -40,269 +38,42 @@ from ..algebra.dense import (
     multiply_transposed,
     product,
     product_transposed,
-    semidefinite_root,
     transposed_product,
 )
 from ..algebra.places import add_at, take
 from ..algebra.pytree import replace, static, struct
-from ..algebra.rotation import cross, dot
-from ..algebra.spatial import over_mass
+from ..algebra.rotation import cross, dot, quat_to_matrix
+from ..algebra.spatial import Pose, over_mass
 from .cone import Turn
+from .coordinates import (
+    CoordinateFactor,
+    Jacobians,
+    OnNodes,
+    factored_in_coordinates,
+    jacobians,
+    loaded,
+    mobilities_of_ends,
+    moved_in_coordinates,
+)
 from .factor import Blocks, Factor
-from .graph import Plan, elimination_plan
+from .paths import LONE, ROOTS, Passing, Paths
 from .tree import (
     Laws,
+    OnTree,
     Tree,
     TreeFactor,
-    TreePlan,
     eliminated,
+    following,
     mobilities,
     moved,
     of_tree,
+    on_coordinates,
     response,
     with_tree,
 )
 
-# Key of the passes of lone bodies, which no joint of the tree holds.
-LONE = -2
-# Key of the passes of the roots; the keys from 0 on are the levels.
-ROOTS = -1
-# Rows of a pair of bodies.
-PAIR = 6
-# Of a node that cannot stand on bodies.
-NEVER = -1
 # Mobility below which a row counts as one that nothing moves, in roundings of its summands.
 UNMOVING = 30.0
-
-
-@dataclass(frozen=True)
-class Passing:
-    """The nodes whose rows pass the joints of a level, the roots, or lone bodies.
-
-    place, node: of each pass its joint, and its node, a place in the elimination order
-    starts: passes at a body that a node acts on: (side, place among the nodes of the side, pass);
-        sides of pairs of bodies come after sides of nodes
-    beyond: (pass at the next level, pass): where wrenches arrive from joints farther out
-    """
-
-    place: tuple[int, ...]
-    node: tuple[int, ...]
-    starts: tuple[tuple[int, int, int], ...]
-    beyond: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Paths:
-    """How the rows of nodes pass the joints of a tree.
-
-    tree: plan of the tree; without joints where rows hold all joints
-    passing: (key, passes): of lone bodies, of the roots, of each level
-    plan: elimination plan of the nodes of the graph and of the pairs, None without any
-    sides: for each side of nodes (0 child, 1 parent, more for some nodes) its nodes and their
-        bodies. Side 0 has every node, and the number of bodies in place of the world. Further sides
-        leave out nodes whose body there is the world
-    order: the nodes that act on bodies, numbered as they were given
-    standing: for each standing node its ends on moving bodies: (side, place among the nodes of the
-        side, body). A node with two ends stands on a pair
-    pairs: for each pair its two bodies, and its nodes, places in `standing`
-    """
-
-    tree: TreePlan
-    passing: tuple[tuple[int, Passing], ...]
-    plan: Plan | None
-    sides: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
-    order: tuple[int, ...] = ()
-    standing: tuple[tuple[tuple[int, int, int], ...], ...] = ()
-    pairs: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = ()
-
-    @cached_property
-    def graph(self) -> int:
-        """Number of nodes on the graph."""
-        return 0 if self.plan is None else len(self.plan.order) - len(self.pairs)
-
-    @cached_property
-    def in_plan(self) -> np.ndarray:
-        """For each place of the elimination order the number of its node; pairs are numbered after
-        the nodes of the graph.
-        """
-        order = [] if self.plan is None else self.plan.order
-        nodes = [place for place, i in enumerate(order) if i < self.graph]
-        number = {place: i for i, place in enumerate(nodes)}
-        return np.array([number.get(place, i) for place, i in enumerate(order)], int)
-
-    @cached_property
-    def on_pairs(self) -> dict[int, int]:
-        """The pair of each node that stands on one, by its place in `standing`."""
-        return {n: pair for pair, (_, on) in enumerate(self.pairs) for n in on}
-
-    @cached_property
-    def ends(self) -> list[tuple[int, int, int]]:
-        """Of each standing node its end on the body, or on the first body of its pair."""
-        return [
-            next(end for end in each if n not in self.on_pairs or end[2] == self._first(n))
-            for n, each in enumerate(self.standing)
-        ]
-
-    def alone(self, order: Sequence[int]) -> dict[int, int]:
-        """For each node that stands on a single one of some bodies, the place of this body."""
-        place = {body: i for i, body in enumerate(order)}
-        ends = [(n, body) for n, (_, _, body) in enumerate(self.ends) if n not in self.on_pairs]
-        return {n: place[body] for n, body in ends if body in place}
-
-    def _first(self, node: int) -> int:
-        """The first body of the pair on which a node stands."""
-        return self.pairs[self.on_pairs[node]][0][0]
-
-    @cached_property
-    def nodes(self) -> int:
-        """Number of nodes that act on bodies."""
-        return self.graph + len(self.standing)
-
-    @cached_property
-    def edges(self) -> dict[tuple[int, int], int]:
-        """The place of each edge by its later and its earlier node."""
-        if self.plan is None:
-            return {}
-        pairs = zip(self.plan.row, self.plan.column, strict=True)
-        return {(int(i), int(j)): e for e, (i, j) in enumerate(pairs)}
-
-
-def passed(tree: TreePlan, bodies: Sequence[int]) -> tuple[int, ...]:
-    """Bodies from some bodies to the roots, whose tree joints a row on these bodies passes."""
-    base = {
-        body: at
-        for (placed, _), bases in zip(tree.levels, tree.bases, strict=True)
-        for body, at in zip(placed, bases, strict=True)
-    }
-    free = {*tree.roots, *tree.lone, *base}
-    found: list[int] = []
-    for body in bodies:
-        while body in free and body not in found:
-            found.append(body)
-            body = base.get(body, -1)
-    return tuple(found)
-
-
-def free_bodies(tree: TreePlan) -> set[int]:
-    """The bodies that impulses move."""
-    return {*tree.roots, *tree.lone, *(body for placed, _ in tree.levels for body in placed)}
-
-
-def paths(
-    tree: TreePlan,
-    bodies: Sequence[tuple[int, ...]],
-    heights: Sequence[int],
-    stands_beside: Sequence[int] | None = None,
-    touches: Sequence[bool] | None = None,
-) -> Paths:
-    """How nodes pass a tree.
-
-    bodies: of each node the bodies of its sides (child, parent, …), -1 for the world
-    heights: number of rows of each node
-    stands_beside: of each node how many others that can stand must act on the same bodies for it to
-        stand, `NEVER` where not all its laws have a finite stiffness; None: no node stands
-    touches: whether a node has opposite wrenches on its two bodies, as a contact has; None: no node
-    """
-    if not bodies:
-        return Paths(tree, (), None)
-    free, nodes = free_bodies(tree), range(len(bodies))
-    beside = stands_beside or [NEVER] * len(bodies)
-    touches = touches or [False] * len(bodies)
-    ends = [[body for body in sides if body in free] for sides in bodies]
-    together: dict[frozenset[int], list[int]] = {}
-    for node in nodes:
-        one, two = (len(ends[node]) == n for n in (1, 2))
-        if beside[node] != NEVER and (one or two and touches[node]):
-            together.setdefault(frozenset(ends[node]), []).append(node)
-    alone, on_pair = set[int](), dict[frozenset[int], list[int]]()
-    for on_bodies, on in together.items():
-        enough = [node for node in on if len(on) > beside[node]]
-        friction, rows = 0 in (beside[node] for node in on), sum(heights[node] for node in on)
-        if len(on_bodies) == 1:
-            alone.update(enough)
-        elif rows > PAIR or enough and not friction:
-            on_pair[on_bodies] = on
-    stands = alone.union(*on_pair.values())
-    on_graph = [node for node in nodes if node not in stands]
-    touched = [passed(tree, bodies[node]) or (-1, -1) for node in on_graph]
-    touched += [passed(tree, sorted(pair)) for pair in on_pair]
-    tall, plan = [heights[node] for node in on_graph] + [PAIR] * len(on_pair), None
-    if touched:
-        plan = elimination_plan(tuple(touched), tuple(tall))
-    planned = list(plan.order) if plan else []
-    order = [on_graph[i] for i in planned if i < len(on_graph)]
-    order += [node for node in nodes if node in stands]
-    where = {body: (LONE, i) for i, body in enumerate(tree.lone)}
-    where |= {body: (ROOTS, i) for i, body in enumerate(tree.roots)}
-    base: dict[int, int] = {}
-    for at, ((placed, _), bases) in enumerate(zip(tree.levels, tree.bases, strict=True)):
-        where |= {body: (at, i) for i, body in enumerate(placed)}
-        base |= dict(zip(placed, bases, strict=True))
-    passes: dict[int, dict[tuple[int, int], int]] = {}
-    starts: dict[int, list[tuple[int, int, int]]] = {}
-    beyond: dict[int, set[tuple[int, int]]] = {}
-
-    def at_body(body: int, node: int) -> tuple[int, int] | None:
-        """Key and pass of a node at a body; adds the passes of all bodies to the root."""
-        if body not in where:
-            return None
-        level, place = where[body]
-        here = passes.setdefault(level, {})
-        number = here.setdefault((place, node), len(here))
-        below = at_body(base.get(body, -1), node)
-        if below is not None:
-            beyond.setdefault(below[0], set()).add((number, below[1]))
-        return level, number
-
-    def start(body: int, side: int, i: int, node: int) -> None:
-        found = at_body(body, node)
-        if found is not None:
-            starts.setdefault(found[0], []).append((side, i, found[1]))
-
-    in_order = [bodies[node] for node in order]
-    in_plan = [place for place, i in enumerate(planned) if i < len(on_graph)]
-    count = 1 + max(i for on in in_order for i, body in enumerate(on) if body >= 0 or not i)
-    sides, standing = [], dict[int, list[tuple[int, int, int]]]()
-    for side in range(count):
-        having = [node for node, on in enumerate(in_order) if _acts(on, side)]
-        on = tuple(in_order[node][side] for node in having)
-        sides.append((tuple(having), tuple(b if b >= 0 else tree.bodies for b in on)))
-        for i, node in enumerate(having):
-            if node < len(on_graph):
-                start(on[i], side, i, in_plan[node])
-            elif on[i] in free:
-                standing.setdefault(node - len(on_graph), []).append((side, i, on[i]))
-    pairs = []
-    for i, on in enumerate(on_pair.values()):
-        first = tuple(ends[on[0]])
-        pairs.append((first, tuple(order.index(node) - len(on_graph) for node in on)))
-        for side, body in enumerate(first):
-            start(body, count + side, i, planned.index(len(on_graph) + i))
-    return Paths(
-        tree,
-        tuple(
-            (
-                level,
-                Passing(
-                    place=tuple(place for place, _ in here),
-                    node=tuple(node for _, node in here),
-                    starts=tuple(starts.get(level, ())),
-                    beyond=tuple(sorted(beyond.get(level, ()))),
-                ),
-            )
-            for level, here in sorted(passes.items())
-        ),
-        plan,
-        tuple(sides),
-        tuple(order),
-        tuple(tuple(standing[node]) for node in sorted(standing)),
-        tuple(pairs),
-    )
-
-
-def _acts(bodies: tuple[int, ...], side: int) -> bool:
-    """Whether a node on some bodies is among those of a side (`Paths.sides`)."""
-    return not side or len(bodies) > side and bodies[side] >= 0
 
 
 @struct
@@ -315,13 +86,12 @@ class Bodies:
         world, where they are 0; (bodies + 1, *batch) and (3, 3, bodies + 1, *batch)
     tree, factor: the bodies that tree joints hold, and their factor with the linear laws of the
         coordinates; None without a tree
+    poses: of all bodies and the world
     standing: wrenches of the standing nodes on their body, or on the first body of their pair, (6,
-        rows, nodes, *batch); world axes for nodes on a single body of the tree, else body axes.
-        None for no node
-    coupled: A between the rows of the graph, and the mobility between the bodies of each pair, in
-        the axes of the first body; None without both
-    to_second: X of each pair, (6, 6, pairs, *batch): carries a wrench from the first body to the
-        second, from body axes at its centre of mass to body axes at the other centre of mass
+        rows, nodes, *batch); body axes for nodes on a single lone body, else world axes. None for
+        no node
+    moving: how coordinates move bodies, None where the tree is eliminated
+    coupled: A between the rows of the graph, None without any
     along: for each row along a coordinate (row, node, coordinate, joint of the tree)
     """
 
@@ -330,9 +100,10 @@ class Bodies:
     inverse_inertia: Array
     tree: Tree | None = None
     factor: TreeFactor | None = None
+    poses: Pose | None = None
     standing: Array | None = None
+    moving: Jacobians | None = None
     coupled: Blocks | None = None
-    to_second: Array | None = None
     way: Paths = static(default=None)
     along: tuple[tuple[int, int, int, int], ...] = static(default=())
 
@@ -362,89 +133,170 @@ class Bodies:
 
 
 def bodies_of_rows(**fields: Any) -> Bodies:
-    """`Bodies` with these fields, with `standing` and with `coupled`."""
-    bodies, pairs = Bodies(**fields), ()
+    """`Bodies` with these fields, with `standing`, `moving` and `coupled`."""
+    bodies = Bodies(**fields)
     if bodies.way.standing:
         bodies = replace(bodies, standing=materialize(_of_standing(bodies)))
+    if bodies.way.coordinates is not None:
+        bodies = replace(bodies, moving=_moving(bodies))
     if bodies.way.plan is None:
         return bodies
-    if bodies.way.pairs:
-        X = bodies.to_second
-        unit = jnp.eye(PAIR, dtype=X.dtype).reshape(PAIR, PAIR, *(1,) * (X.ndim - 2))
-        pairs = jnp.broadcast_to(unit, X.shape), -X
-    return replace(bodies, coupled=materialize(blocks(bodies, bodies.factor, pairs=pairs)))
+    whole = Reduced(bodies, bodies.factor if bodies.moving is None else _unloaded(bodies))
+    return replace(bodies, coupled=materialize(whole.blocks(again=True)))
 
 
 @struct
 class Reduced:
     """Bodies after the elimination of all rows that are not on the graph, laws β λ + γ u = r.
 
-    factor: of the tree; lone: L⁻¹ of the inertias of lone bodies, (6, 6, lone bodies, *batch), None
-        where nothing stands on them
-    pairs: wrenches of the rows of the pairs on their first and second bodies, L and -X L, (6, 6,
-        pairs, *batch)
-    β, γ: of the standing rows, (rows, their nodes, *batch)
+    factor: of the tree, or of the matrix of all coordinates; lone: L⁻¹ of the inertias of lone
+        bodies, (6, 6, lone bodies, *batch), None where nothing stands on them
+    β, γ: of the standing rows, (rows, their nodes, *batch), None for no law
     turn: of the rows that act on bodies; all numbers of rows are of turned rows. None for none
     """
 
     bodies: Bodies
-    factor: TreeFactor | None
-    lone: Array | None
-    pairs: tuple[Array, ...]
-    β: Array
-    γ: Array
+    factor: TreeFactor | CoordinateFactor | None
+    lone: Array | None = None
+    β: Array | None = None
+    γ: Array | None = None
     turn: Turn | None = None
 
-    def blocks(self) -> Blocks:
-        """A between the rows of the graph and of the pairs."""
+    def blocks(self, again: bool = False) -> Blocks:
+        """A between the rows of the graph; again: compute it also where it is `Bodies.coupled`."""
         bodies, turn = self.bodies, self.turn
-        if not (bodies.along or bodies.way.standing or turn):
+        if not (again or bodies.along or bodies.way.standing or turn):
             return bodies.coupled
         if turn is not None and bodies.way.graph:
             sides = zip(bodies.H, bodies.way.sides, strict=True)
             H = tuple(turn.of(np.array(nodes)).rows(x, 1) for x, (nodes, _) in sides)
             bodies = replace(bodies, H=H)
-        return blocks(bodies, self.factor, self.lone, self.pairs)
+        if bodies.moving is not None:
+            return _blocks_in_coordinates(bodies, self.factor)
+        return blocks(bodies, self.factor, self.lone)
 
-    def moved(
-        self, impulse: Array, wanted: Array, of_pairs: Array | None = None
-    ) -> tuple[Array, Array | None, Array]:
+    def moved(self, impulse: Array, wanted: Array) -> tuple[Array, Array]:
         """The motion after impulses of the rows of the graph, (rows, nodes of the graph, *batch).
 
-        wanted: r of the eliminated rows, in an array of all nodes; of_pairs: impulses of the rows
-            of the pairs, (6, pairs, *batch), None for none
+        wanted: r of the eliminated rows, in an array of all nodes
 
-        Returns: speeds of the rows of the graph; of the rows of the pairs, None without pairs;
-            impulses of the eliminated rows, (rows, nodes, *batch)
+        Returns: speeds of the rows of the graph; impulses of the eliminated rows, (rows, nodes,
+            *batch)
         """
         bodies, way = self.bodies, self.bodies.way
         graph, acting = way.graph, way.nodes
         r = wanted[:, graph:acting]
         impulse = all_nodes([impulse, r / self.β]) if way.standing else impulse
         total = _total(bodies, impulse if self.turn is None else self.turn.back(impulse))
-        firsts = [np.array(x, int) for x in zip(*(pair for pair, _ in way.pairs), strict=True)]
-        if of_pairs is not None:
-            for H, body in zip(self.pairs, firsts, strict=True):
-                total = add_at(total, body, multiply(H, of_pairs), 1)
-        twists = along = None
+        asked = None
         if bodies.tree is not None:
-            push, asked = of_tree(bodies.tree, total), bodies.of_coordinates(wanted)
-            if not bodies.along:
-                asked = jnp.zeros_like(asked)
-            _, twists, λ = moved(bodies.tree, self.factor, push, asked)
-            if λ is not None:
-                along = bodies.of_rows(λ, wanted.shape[0], wanted.shape[1] - acting)
-        u, apart, others = impulse, None, []
+            asked = bodies.of_coordinates(wanted)
+            asked = asked if bodies.along else jnp.zeros_like(asked)
+        v, λ = _motion(bodies, self.factor, self.lone, total, asked)
+        u, others = impulse, []
         if acting:
-            v = _of_all(bodies, total, twists, self.lone)
             u = speeds_on(bodies.H, way.sides, v)
             u = u if self.turn is None else self.turn.rows(u)
-            if way.pairs:
-                sides = zip(self.pairs, firsts, strict=True)
-                apart = sum(multiply_transposed(H, take(v, body, 1)) for H, body in sides)
         if way.standing:
             others.append((r - self.γ * u[:, graph:]) / self.β)
-        return u[:, :graph], apart, all_nodes(others if along is None else [*others, along])
+        if λ is not None:
+            others.append(bodies.of_rows(λ, wanted.shape[0], wanted.shape[1] - acting))
+        return u[:, :graph], all_nodes(others)
+
+
+def _motion(
+    bodies: Bodies,
+    factor: TreeFactor | CoordinateFactor | None,
+    lone: Array | None,
+    total: Array,
+    asked: Array | None,
+) -> tuple[Array, Array | None]:
+    """Twists of all bodies and the world, body axes, (6, bodies + 1, *batch), after impulses on
+    them, and the impulses of the laws along coordinates, None without laws.
+
+    factor, lone: see `Reduced`; asked: r of these laws, None without a tree
+    """
+    tree, plan = bodies.tree, bodies.way.coordinates
+    if plan is None:
+        twists = λ = None
+        if tree is not None:
+            _, twists, λ = moved(tree, factor, of_tree(tree, total), asked)
+        return _of_all(bodies, total, twists, lone), λ
+    batch, alone = total.shape[2:], np.array(bodies.way.tree.lone, int)
+    push = [take(total, alone, 1)]
+    wanted = [jnp.zeros_like(push[0])]
+    if tree is not None:
+        on = on_coordinates(tree, of_tree(tree, total))
+        push = [*on, *push]
+        wanted = [jnp.zeros_like(on.roots), asked, *wanted]
+
+    def of_nodes(parts: Sequence[Array]) -> Array:
+        flat = [jnp.broadcast_to(x, (*x.shape[:2], *batch)).reshape(-1, *batch) for x in parts]
+        return plan.of_nodes(jnp.concatenate(flat))
+
+    ν, λ = moved_in_coordinates(plan, factor, of_nodes(push), of_nodes(wanted))
+    ends = np.cumsum([x.shape[0] * x.shape[1] for x in push])[:-1]
+
+    def of_places(x: Array) -> list[Array]:
+        parts = jnp.split(plan.of_places(x), ends)
+        return [x.reshape(*y.shape[:2], *batch) for x, y in zip(parts, push, strict=True)]
+
+    *on, own = of_places(ν)
+    v = jnp.zeros_like(total)
+    if len(alone):
+        v = v.at[:, alone].set(own)
+    if tree is None:
+        return v, None
+    v = with_tree(tree, v, following(tree, OnTree(*on)))
+    return v, None if λ is None else of_places(λ)[1]
+
+
+def _moving(bodies: Bodies) -> Jacobians:
+    """`Bodies.moving`."""
+    way = bodies.way
+    lone = _inertias(bodies, np.array(way.tree.lone, int))
+    return jacobians(way.coordinates, bodies.tree, bodies.poses, lone)
+
+
+def _inertias(bodies: Bodies, at: np.ndarray) -> Array:
+    """Inertias of some bodies, body axes, (6, 6, bodies, *batch)."""
+    inertia = inverse_of_three(take(bodies.inverse_inertia, at, 2))
+    mass = 1 / take(bodies.inverse_mass, at, 0)
+    unit = jnp.eye(3, dtype=mass.dtype).reshape(3, 3, *(1,) * mass.ndim)
+    linear = mass[None, None] * unit
+    none = jnp.zeros_like(inertia)
+    upper, lower = (jnp.concatenate(x, axis=1) for x in ((linear, none), (none, inertia)))
+    return jnp.concatenate([upper, lower])
+
+
+def _unloaded(bodies: Bodies) -> CoordinateFactor:
+    """The factor of the mass matrix."""
+    return factored_in_coordinates(bodies.way.coordinates, bodies.moving.mass, None)
+
+
+def _blocks_in_coordinates(bodies: Bodies, factor: CoordinateFactor) -> Blocks:
+    """A between the rows of the graph, by the matrix of all coordinates."""
+    way, tree = bodies.way, bodies.tree
+    # The rows are a batch of their own: twists of all bodies after a unit impulse of each.
+    H, batch = _of_ends(bodies), bodies.inverse_mass.shape[1:]
+    rows, count = H.shape[1], len(way.blocks)
+    ends = [(end, block, body) for end, (block, body, _) in enumerate(way.ends_of_blocks)]
+    ends = np.array([each for each in ends if each[2] < way.tree.bodies], int).reshape(-1, 3)
+    own, at = jnp.swapaxes(take(H, ends[:, 0], 2), 1, 2), ends[:, 2] * count + ends[:, 1]
+    total = jnp.zeros((6, (way.tree.bodies + 1) * count, rows, *own.shape[3:]), H.dtype)
+    total = add_at(total, at, own, 1).reshape(6, -1, count * rows, *own.shape[3:])
+    several = jax.tree.map(lambda x: jnp.expand_dims(x, x.ndim - len(batch)), (tree, factor, H))
+    asked = None
+    if tree is not None:
+        asked = jnp.zeros((*tree.stiffness.shape[:2], *total.shape[2:]), total.dtype)
+    v, _ = _motion(replace(bodies, tree=several[0]), several[1], None, total, asked)
+    # Of each end the speeds of its rows, then of each block.
+    speed = multiply_transposed(take(several[2], ends[:, 0], 2), take(v, ends[:, 2], 1))
+    A = add_at(jnp.zeros((rows, count, *speed.shape[2:]), speed.dtype), ends[:, 1], speed, 1)
+    A = A.reshape(rows, count, count, rows, *A.shape[3:])
+    nodes = np.arange(count)
+    late, early = (nodes, way.plan.row), (nodes, way.plan.column)
+    return Blocks(*(jnp.swapaxes(A[:, i, j], 1, 2) for i, j in zip(late, early, strict=True)))
 
 
 @struct
@@ -452,7 +304,7 @@ class RowFactor:
     """The factored matrix of all rows.
 
     reduced: the bodies after the elimination of the rows that are not on the graph
-    of_rows: factor of the rows of the graph and of the pairs, None without any
+    of_rows: factor of the rows of the graph, None without any
     root: √α of all rows, (rows, nodes, *batch), None for 1
     """
 
@@ -470,23 +322,49 @@ def reduced(bodies: Bodies, β: Array, γ: Array, turn: Turn | None = None) -> R
     turn = None if turn is None else turn.of(np.arange(way.nodes))
     standing = (x[:, way.graph : way.nodes] for x in (β, γ))
     β_standing, γ_standing = standing
-    on_tree, on_lone, pairs = _loads(bodies, γ_standing / β_standing, turn)
+    on_tree, on_lone, on_pairs = _loads(bodies, γ_standing / β_standing, turn)
+    laws = None
+    if bodies.along:
+        laws = Laws(bodies.of_coordinates(β, 1.0), bodies.of_coordinates(γ))
+    if way.coordinates is not None:
+        factor = _in_coordinates(bodies, laws, on_tree, on_lone, on_pairs)
+        return Reduced(bodies, factor, None, β_standing, γ_standing, turn)
     factor, lone = bodies.factor, None
-    if bodies.along or on_tree is not None:
-        laws = None
-        if bodies.along:
-            laws = Laws(bodies.of_coordinates(β, 1.0), bodies.of_coordinates(γ))
+    if laws is not None or on_tree is not None:
         factor = eliminated(tree, laws, factor.levels, on_tree)
     if on_lone is not None:
-        at = np.array(way.tree.lone)
-        mass, inertia = (
-            1 / bodies.inverse_mass[at],
-            inverse_of_three(bodies.inverse_inertia[:, :, at]),
-        )
-        unit = jnp.eye(3, dtype=mass.dtype).reshape(3, 3, *(1,) * mass.ndim)
-        whole = on_lone.at[:3, :3].add(mass[None, None] * unit).at[3:, 3:].add(inertia)
-        lone = stored(cholesky_inverse)(whole)
-    return Reduced(bodies, factor, lone, pairs, β_standing, γ_standing, turn)
+        lone = stored(cholesky_inverse)(on_lone + _inertias(bodies, np.array(way.tree.lone)))
+    return Reduced(bodies, factor, lone, β_standing, γ_standing, turn)
+
+
+def _in_coordinates(
+    bodies: Bodies,
+    laws: Laws | None,
+    on_tree: Array | None,
+    on_lone: Array | None,
+    on_pairs: Array | None,
+) -> CoordinateFactor:
+    """The factor of the matrix of all coordinates, with laws along coordinates and loads
+    (`_loads`).
+    """
+    way, plan = bodies.way, bodies.way.coordinates
+    at = [way.tree.order.index(body) for body in way.loaded]
+    loads = [(plan.of_pairs, on_pairs)]
+    if on_tree is not None:
+        own = np.array([plan.ends.index((body, -1)) for body in way.loaded])
+        loads.append((own, take(on_tree, np.array(at), 2)))
+    ends = np.concatenate([ends for ends, _ in loads])
+    H = loaded(plan, bodies.moving, ends, _along_nodes([K for _, K in loads]), on_lone)
+    if laws is None:
+        return factored_in_coordinates(plan, H, None)
+    batch = laws.β.shape[2:]
+    ends = [6 * len(bodies.way.tree.roots), 6 * len(bodies.way.tree.lone)]
+
+    def of_nodes(x: Array, absent: float) -> Array:
+        first, last = (jnp.full((n, *batch), absent, x.dtype) for n in ends)
+        return plan.of_nodes(jnp.concatenate([first, x.reshape(-1, *batch), last]))
+
+    return factored_in_coordinates(plan, H, OnNodes(of_nodes(laws.β, 1.0), of_nodes(laws.γ, 0.0)))
 
 
 def _at_ends(bodies: Bodies, ends: Sequence[tuple[int, int, int]]) -> Array:
@@ -504,16 +382,21 @@ def _at_ends(bodies: Bodies, ends: Sequence[tuple[int, int, int]]) -> Array:
 
 def _of_standing(bodies: Bodies) -> Array:
     """`Bodies.standing`."""
-    H, on_tree = _at_ends(bodies, bodies.way.ends), bodies.way.alone(bodies.way.tree.order)
-    if not on_tree:
+    way = bodies.way
+    H, on_tree = _at_ends(bodies, way.ends), way.alone(way.tree.order)
+    if not on_tree and not way.pairs:
         return H
-    here, at = np.array(list(on_tree)), np.array(list(on_tree.values()))
-    turn, own = take(bodies.tree.turn, at, 2), take(H, here, 2)
+    turns, here = [], [*on_tree, *way.on_pairs]
+    if on_tree:
+        turns.append(take(bodies.tree.turn, np.array(list(on_tree.values())), 2))
+    if way.pairs:
+        firsts = np.array([way.pairs[pair][0][0] for pair in way.on_pairs.values()])
+        turns.append(quat_to_matrix(take(bodies.poses.q, firsts, 1)))
+    turn, own = _along_nodes(turns), take(H, np.array(here), 2)
     own = jnp.concatenate([stored(product)(turn, own[i : i + 3]) for i in (0, 3)])
     others = np.setdiff1d(np.arange(H.shape[2]), here)
-    if not len(others):
-        return own
-    return take(_along_nodes([own, take(H, others, 2)]), np.argsort([*here, *others]), 2)
+    parts = [own, take(H, others, 2)] if len(others) else [own]
+    return take(_along_nodes(parts), np.argsort([*here, *others]), 2)
 
 
 def _along_nodes(parts: Sequence[Array]) -> Array:
@@ -524,17 +407,17 @@ def _along_nodes(parts: Sequence[Array]) -> Array:
 
 def _loads(
     bodies: Bodies, K: Array, turn_of_rows: Turn | None
-) -> tuple[Array | None, Array | None, tuple[Array, ...]]:
+) -> tuple[Array | None, Array | None, Array | None]:
     """Loads of the standing rows, Σ H K Hᵀ.
 
     K: (rows, nodes, *batch); turn_of_rows: as in `Reduced`
 
     Returns: the loads on bodies of the tree, in the order of the tree, world axes; on lone bodies,
-        body axes; (6, 6, bodies, *batch) each, None without any. Then `Reduced.pairs`
+        body axes; on pairs, world axes; (6, 6, bodies or pairs, *batch) each, None without any
     """
     way = bodies.way
     if not way.standing:
-        return None, None, ()
+        return None, None, None
     H = bodies.standing
     if turn_of_rows is not None:
         H = turn_of_rows.of(np.arange(way.graph, way.nodes)).rows(H, 1)
@@ -549,12 +432,11 @@ def _loads(
         return _summed(jnp.zeros((6, 6, 0, *each.shape[3:]), each.dtype), count, [(at, each)])
 
     tree, lone = way.tree.order, way.tree.lone
-    single = load(way.alone(tree), len(tree)), load(way.alone(lone), len(lone))
-    between = load(way.on_pairs, len(way.pairs))
-    if between is None:
-        return *single, ()
-    root = stored(semidefinite_root)(between)
-    return *single, (root, -stored(product)(bodies.to_second, root))
+    return (
+        load(way.alone(tree), len(tree)),
+        load(way.alone(lone), len(lone)),
+        load(way.on_pairs, len(way.pairs)),
+    )
 
 
 def velocities(bodies: Bodies, impulse: Array) -> tuple[Array, Array | None]:
@@ -650,32 +532,24 @@ def mobility(bodies: Bodies, rows: int, nodes: int) -> Array:
     acting = bodies.way.nodes
     mass = bodies.inverse_mass
     parts = [] if nodes else [jnp.zeros((rows, 0, *mass.shape[1:]), mass.dtype)]
-    between = None
-    if bodies.way.plan is not None:
-        diagonal = bodies.coupled.diagonal
-        if bodies.way.pairs:
-            places = np.argsort(bodies.way.in_plan)
-            diagonal, between = (
-                take(diagonal, at, 2) for at in np.split(places, [bodies.way.graph])
-            )
     if bodies.way.graph:
-        parts.append(jnp.stack([diagonal[i, i] for i in range(rows)]))
+        diagonal = bodies.coupled.diagonal
+        own = jnp.stack([diagonal[i, i] for i in range(len(diagonal))])
+        parts.append(bodies.way.of_nodes(own, rows))
     along = of_bodies = None
     if bodies.tree is not None:
         along, of_bodies = mobilities(bodies.tree, bodies.factor)
     if bodies.way.standing:
-        parts.append(_standing_mobility(bodies, of_bodies, between))
+        parts.append(_standing_mobility(bodies, of_bodies))
     if nodes > acting:
         parts.append(bodies.of_rows(along, rows, nodes - acting))
     return all_nodes(parts)
 
 
-def _standing_mobility(bodies: Bodies, of_bodies: Array | None, between: Array | None) -> Array:
+def _standing_mobility(bodies: Bodies, of_bodies: Array | None) -> Array:
     """Diagonal of A of the standing rows, (rows, their nodes, *batch).
 
     of_bodies: mobilities of the bodies of the tree, world axes, (6, 6, bodies, *batch)
-    between: mobilities of pairs, of one body relative to the other, (6, 6, pairs, *batch), None
-        without pairs
     """
     way, parts = bodies.way, []
 
@@ -697,7 +571,9 @@ def _standing_mobility(bodies: Bodies, of_bodies: Array | None, between: Array |
         parts.append(dot(H, over_mass(mass, inertia, H)))
     if way.pairs:
         H, at = nodes(way.on_pairs)
-        parts.append(_along_rows(H, take(between[:PAIR, :PAIR], at, 2)))
+        plan = way.coordinates
+        between = mobilities_of_ends(plan, _unloaded(bodies), bodies.moving, plan.of_pairs)
+        parts.append(_along_rows(H, take(between, at, 2)))
     return take(all_nodes(parts), np.argsort([*on_tree, *on_lone, *way.on_pairs]), 1)
 
 
@@ -713,24 +589,11 @@ def _along_rows(H: Array, Λ: Array) -> Array:
     return jnp.where(found <= UNMOVING * step * size, 0.0, found)
 
 
-def blocks(
-    bodies: Bodies,
-    factors: TreeFactor | None,
-    lone: Array | None = None,
-    pairs: tuple[Array, ...] = (),
-) -> Blocks:
-    """A between the rows of the graph and of the pairs.
-
-    factors: of the tree; lone, pairs: see `Reduced`
-    """
+def blocks(bodies: Bodies, factors: TreeFactor | None, lone: Array | None = None) -> Blocks:
+    """A between the rows of the graph; factors: of the tree; lone: see `Reduced`."""
     tree, way = bodies.tree, bodies.way
-    on = [at for _, at in way.sides] + [
-        tuple(x) for x in zip(*(b for b, _ in way.pairs), strict=True)
-    ]
-    tallest = max(bodies.H[0].shape[1], PAIR if way.pairs else 0)
-    H = [_padded(x, tallest) for x in (*bodies.H, *pairs)]
-    plan, parts = way.tree, dict(way.passing)
-    turned = H if tree is None else _in_world_axes(tree, H, on)
+    H, plan, parts = _of_ends(bodies), way.tree, dict(way.passing)
+    turned = H if tree is None else _in_world_axes(tree, H, [b for _, b, _ in way.ends_of_blocks])
     arriving: Array | None = None
     diagonal: list[tuple[np.ndarray, Array]] = []
     edges: list[tuple[np.ndarray, Array]] = []
@@ -739,7 +602,7 @@ def blocks(
         if passing is None:
             continue
         G = _wrenches(passing, H if at == LONE else turned, arriving)
-        place, node = np.array(passing.place), np.array(passing.node)
+        place, block = np.array(passing.place), np.array(passing.block)
         if at == LONE:
             if lone is None:
                 body = np.array(plan.lone)[place]
@@ -762,28 +625,40 @@ def blocks(
         if not len(left):
             # Joints without coordinates, such as welds, hand on what arrives.
             continue
-        diagonal.append((node, stored(transposed_product)(left, right)))
+        diagonal.append((block, stored(transposed_product)(left, right)))
         pairs = [
-            (i, j, way.edges[passing.node[i], passing.node[j]])
-            for i in range(len(node))
-            for j in range(len(node))
-            if place[i] == place[j] and passing.node[i] > passing.node[j]
+            (i, j, way.edges[passing.block[i], passing.block[j]])
+            for i in range(len(block))
+            for j in range(len(block))
+            if place[i] == place[j] and block[i] > block[j]
         ]
         if pairs:
             i, j, edge = np.array(pairs).T
             values = stored(transposed_product)(take(left, i, 2), take(right, j, 2))
             edges.append((edge, values))
-    r = H[0].shape[1]
-    batch = jnp.broadcast_shapes(bodies.inverse_mass.shape[1:], *(x.shape[3:] for x in H))
-    like = jnp.zeros((r, r, 0, *batch), H[0].dtype)
+    r = H.shape[1]
+    batch = jnp.broadcast_shapes(bodies.inverse_mass.shape[1:], H.shape[3:])
+    like = jnp.zeros((r, r, 0, *batch), H.dtype)
     count = len(way.plan.order)
     return Blocks(_summed(like, count, diagonal), _summed(like, len(way.edges), edges))
 
 
-def _padded(H: Array, rows: int) -> Array:
-    """Wrenches (6, r, nodes, *batch) with zeros for rows that do not exist."""
-    missing = rows - H.shape[1]
-    return jnp.pad(H, [(0, missing if i == 1 else 0) for i in range(H.ndim)]) if missing else H
+def _of_ends(bodies: Bodies) -> Array:
+    """Wrenches of the rows of each block on each of its bodies, (6, rows, ends, *batch)."""
+    way = bodies.way
+    parts = []
+    for unit, (nodes, _) in zip(bodies.H, way.sides, strict=True):
+        own = sum(node < way.graph for node in nodes)
+        parts.append(unit[:, :, :own])
+    H, ends = _along_nodes(parts), way.ends_of_blocks
+    flat = H.reshape(6, -1, *H.shape[3:])
+    index = np.full((max(map(len, way.blocks)), len(ends)), flat.shape[1])
+    for end, (_, _, rows) in enumerate(ends):
+        for i, row, place in rows:
+            index[i, end] = row * H.shape[2] + place
+    if (index == flat.shape[1]).any():
+        flat = jnp.concatenate([flat, jnp.zeros_like(flat[:, :1])], axis=1)
+    return take(flat, index.ravel(), 1).reshape(6, *index.shape, *flat.shape[2:])
 
 
 def _passed_on(G: Array, S: Array, U: Array, κ: Array, arm: Array) -> tuple[Array, Array, Array]:
@@ -800,18 +675,14 @@ def _passed_on(G: Array, S: Array, U: Array, κ: Array, arm: Array) -> tuple[Arr
     return jnp.stack(left) if left else none, jnp.stack(right) if right else none, G
 
 
-def _wrenches(passing: Passing, H: Sequence[Array], arriving: Array | None) -> Array:
+def _wrenches(passing: Passing, H: Array, arriving: Array | None) -> Array:
     """G of the rows at each pass, (6, r, passes, *batch); arriving: from the passes beyond."""
     parts = []
-    for side, x in enumerate(H):
-        starts = [(i, number) for of, i, number in passing.starts if of == side]
-        if starts:
-            places, numbers = np.array(starts).T
+    for pairs, x in ((passing.starts, H), (passing.beyond, arriving)):
+        if pairs:
+            places, numbers = np.array(pairs).T
             parts.append((numbers, take(x, places, 2)))
-    if passing.beyond:
-        beyond, numbers = np.array(passing.beyond).T
-        parts.append((numbers, take(arriving, beyond, 2)))
-    return _summed(H[0][:, :, :0], len(passing.place), parts)
+    return _summed(H[:, :, :0], len(passing.place), parts)
 
 
 def _summed(like: Array, count: int, parts: Sequence[tuple[np.ndarray, Array]]) -> Array:
@@ -827,14 +698,11 @@ def _summed(like: Array, count: int, parts: Sequence[tuple[np.ndarray, Array]]) 
     return add_at(jnp.zeros((*values.shape[:2], count, *batch), values.dtype), places, values, 2)
 
 
-def _in_world_axes(tree: Tree, H: Sequence[Array], on: Sequence[tuple[int, ...]]) -> list[Array]:
-    """Wrenches of each side in world axes, for bodies of the tree; for other bodies any numbers.
+def _in_world_axes(tree: Tree, H: Array, on: Sequence[int]) -> Array:
+    """Wrenches in world axes, for bodies of the tree; for other bodies any numbers.
 
-    on: the bodies of each side
+    on: the body of each
     """
     place = {body: i for i, body in enumerate(tree.plan.order)}
-    turned = []
-    for x, bodies in zip(H, on, strict=False):
-        turn = take(tree.turn, np.array([place.get(body, 0) for body in bodies], int), 2)
-        turned.append(jnp.concatenate([stored(product)(turn, x[i : i + 3]) for i in (0, 3)]))
-    return turned
+    turn = take(tree.turn, np.array([place.get(body, 0) for body in on], int), 2)
+    return jnp.concatenate([stored(product)(turn, H[i : i + 3]) for i in (0, 3)])

@@ -122,6 +122,16 @@ def solve(plan: Plan, factor: Factor, b: Array) -> Array:
     return x
 
 
+def times(plan: Plan, A: Blocks, x: Array) -> Array:
+    """A x, x of shape (r, nodes, *batch)."""
+    found = multiply(A.diagonal, x)
+    if not len(plan.row):
+        return found
+    above, below = take(x, plan.row, 1), take(x, plan.column, 1)
+    found = add_at(found, plan.row, multiply(A.edges, below), 1)
+    return add_at(found, plan.column, multiply_transposed(A.edges, above), 1)
+
+
 def corrected(solve: Callable[[Array], Array], b: Array, ε: Array, before: Array | float) -> Array:
     """x + y with x = solve(b) and y = solve(ε (before + x)): a correction that removes the
     regularization ε of the solver's matrix to second order.

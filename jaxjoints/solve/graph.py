@@ -7,6 +7,7 @@ are not neighbours are eliminated together, as one level of a nested dissection:
 has about log₂ n levels. Loops are edges like others.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -15,6 +16,8 @@ import numpy as np
 
 # How far above the smallest degree a node may lie and still join the current level.
 MARGIN = 2
+# Rows of nodes that become one.
+MERGED_ROWS = 6
 # Height of nodes that use all rows of the problem.
 ALL_ROWS = 1 << 30
 
@@ -135,6 +138,19 @@ def elimination_plan(
         row=row,
         column=column,
     )
+
+
+def merged(nodes: tuple[tuple[int, ...], ...], heights: Sequence[int]) -> list[list[int]]:
+    """Nodes that have the same neighbours, together while they have `MERGED_ROWS` rows at most: one
+    block in place of many small ones.
+    """
+    found: dict[frozenset[int], list[list[int]]] = {}
+    for node, neighbours in enumerate(_adjacency(nodes)):
+        alike = found.setdefault(frozenset(neighbours | {node}), [[]])
+        if sum(heights[i] for i in alike[-1]) + heights[node] > MERGED_ROWS:
+            alike.append([])
+        alike[-1].append(node)
+    return [block for alike in found.values() for block in alike if block]
 
 
 def _adjacency(nodes: tuple[tuple[int, ...], ...]) -> list[set[int]]:

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
 
-from ..algebra.places import take
 from ..algebra.pytree import replace
-from .bodies import PAIR, Paths, RowFactor, all_nodes, reduced
+from .bodies import RowFactor, reduced
 from .cone import Turn
 from .factor import corrected, factor_scaled, solve
 from .problem import (
@@ -92,51 +91,28 @@ def factored(
     rest = reduced(bodies, extra, jnp.ones_like(extra) if root is None else root * root, turn)
     if way.plan is None:
         return RowFactor(rest, None, root)
-    near = None if root is None else _of_plan(way, root[:, : way.graph])
-    extra = _of_plan(way, extra[:, : way.graph])
+    near, extra = (
+        None if x is None else way.of_blocks(x[:, : way.graph], 1.0) for x in (root, extra)
+    )
     return RowFactor(rest, factor_scaled(way.plan, rest.blocks(), extra, near), root)
-
-
-def _of_plan(way: Paths, x: Array, of_pairs: Array | None = None, filler: float = 1.0) -> Array:
-    """Numbers of the rows of the graph and of the pairs, in elimination order.
-
-    x: of the rows of the graph; of_pairs: of the rows of the pairs, 1 by default; filler: of rows
-        that do not exist
-    """
-    if not way.pairs:
-        return x
-    if of_pairs is None:
-        of_pairs = jnp.ones((PAIR, len(way.pairs), *x.shape[2:]), x.dtype)
-    parts = [
-        jnp.pad(
-            part,
-            [(0, max(PAIR, len(x)) - len(part) if i == 0 else 0) for i in range(part.ndim)],
-            constant_values=filler,
-        )
-        for part in (x, of_pairs)
-    ]
-    return take(all_nodes(parts), way.in_plan, 1)
 
 
 def _solved(problem: RowProblem, factors: RowFactor, b: Array) -> Array:
     """y with (S A S + diag(extra)) y = b, by the factor of `factored`."""
     way = problem.structure.way
-    plan, graph, of_pairs = way.plan, way.graph, None
+    graph = way.graph
+
+    def on_graph(b):
+        return way.of_nodes(solve(way.plan, factors.of_rows, way.of_blocks(b)), len(b))
+
     if b.shape[1] == graph:
-        return solve(plan, factors.of_rows, b)
+        return on_graph(b)
     root = jnp.ones_like(b) if factors.root is None else factors.root
     wanted, y = root * b, b[:, :graph]
-    if plan is not None:
-        speed, apart, _ = factors.reduced.moved(jnp.zeros_like(y), wanted)
-        right = y - root[:, :graph] * speed
-        if way.pairs:
-            right = _of_plan(way, right, -apart, 0.0)
-        y = solve(plan, factors.of_rows, right)
-        if way.pairs:
-            place = way.in_plan.argsort()
-            of_pairs = take(y, place[graph:], 1)[:PAIR]
-            y = take(y, place[:graph], 1)[: len(b)]
-    others = factors.reduced.moved(root[:, :graph] * y, wanted, of_pairs)[-1]
+    if graph:
+        speed, _ = factors.reduced.moved(jnp.zeros_like(y), wanted)
+        y = on_graph(y - root[:, :graph] * speed)
+    others = factors.reduced.moved(root[:, :graph] * y, wanted)[-1]
     return jnp.concatenate([y, others / root[:, graph:]], axis=1)
 
 

@@ -24,7 +24,7 @@ from ..algebra.places import add_at, replaced, take
 from ..algebra.pytree import replace, static, struct
 from ..algebra.rotation import dot
 from ..algebra.spatial import over_mass
-from .bodies import UNMOVING, Bodies, Paths, RowFactor, speeds_on, velocities
+from .bodies import UNMOVING, Bodies, RowFactor, speeds_on, velocities
 from .bodies import mobility as mobility_of_rows
 from .bounds import (
     LawRows,
@@ -39,6 +39,7 @@ from .bounds import (
 )
 from .forces import Bound
 from .graph import Plan
+from .paths import Paths
 
 # Regularization that makes redundant hard rows solvable: compliance as a share of the diagonal of
 # A, by the bytes of a number (float32, float64).

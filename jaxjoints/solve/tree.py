@@ -102,6 +102,13 @@ class TreePlan:
         return tuple((int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False))
 
     @cached_property
+    def size(self) -> int:
+        """Number of coordinates of all bodies, six for each that no joint of the tree places."""
+        of_joints = zip(self.levels, self.coordinates, strict=True)
+        joints = sum(len(bodies) * count for (bodies, _), count in of_joints)
+        return 6 * (len(self.roots) + len(self.lone)) + joints
+
+    @cached_property
     def before(self) -> np.ndarray:
         """The base of each joint, as a place in `order`; one beyond for a base of given motion."""
         place = {body: i for i, body in enumerate(self.order)}
@@ -382,11 +389,15 @@ def _unbalanced(
 ) -> OnTree:
     """Jᵀ (M v - p) + K ν - e."""
     own = momentum(tree, twists)
-    own = own if impulse is None else own - impulse
-    own = on_joints(tree, own)
-    roots = len(tree.plan.roots)
-    force = stored(multiply_transposed)(tree.S, own[:, roots:]) + tree.stiffness * at.coordinates
-    return OnTree(own[:, :roots], force if along is None else force - along)
+    roots, force = on_coordinates(tree, own if impulse is None else own - impulse)
+    force = force + tree.stiffness * at.coordinates
+    return OnTree(roots, force if along is None else force - along)
+
+
+def on_coordinates(tree: Tree, impulse: Array) -> OnTree:
+    """Jᵀ p of impulses on the bodies, (6, bodies, *batch)."""
+    own, roots = on_joints(tree, impulse), len(tree.plan.roots)
+    return OnTree(own[:, :roots], stored(multiply_transposed)(tree.S, own[:, roots:]))
 
 
 def _summed(plan: TreePlan, x: Array) -> Array:
@@ -565,20 +576,43 @@ def _reduced(
         B = B - U[:, None] * κV[None]
         C = C - V[:, None] * κV[None]
         found.append((jnp.concatenate([U, V]), κ, d))
-    turned = B - _times_skew(A, arm)
-    C = C + _skew_times(arm, turned) - _times_skew(jnp.swapaxes(B, 0, 1), arm)
     joints = Joints(level.S, level.stiffness, level.stiffness)
     if found:
         U, κ, d = zip(*found, strict=True)
         joints = Joints(jnp.stack(U, axis=1), jnp.stack(κ), jnp.stack(d))
-    return joints, A, turned, C
+    return joints, *_at_bases(arm, A, B, C)
+
+
+def _at_bases(arm: Array, A: Array, B: Array, C: Array) -> tuple[Array, Array, Array]:
+    """The blocks of inertias at the ends of arms, carried to their beginnings."""
+    turned = B - _times_skew(A, arm)
+    return A, turned, C + _skew_times(arm, turned) - _times_skew(jnp.swapaxes(B, 0, 1), arm)
+
+
+def composite_inertias(tree: Tree) -> Array:
+    """Inertias of all bodies, each with the bodies that it carries at rest relative to it, world
+    axes at its centre of mass, (6, 6, bodies, *batch).
+    """
+    found: list[Array] = []
+    carried: tuple[Array, ...] = ()
+    for at in reversed(range(-1, len(tree.plan.levels))):
+        bodies = tree.bodies(at)
+        whole = _laden(tree, at, tree.mass[bodies], tree.inertia[:, :, bodies], None, *carried)
+        found.insert(0, _whole(*whole))
+        if at >= 0:
+            carried = stored(_at_bases)(tree.level(at).arm, *whole)
+    return jnp.concatenate(found, axis=2)
+
+
+def _whole(A: Array, B: Array, C: Array) -> Array:
+    """Inertias from their blocks."""
+    upper = jnp.concatenate([A, B], axis=1)
+    return jnp.concatenate([upper, jnp.concatenate([jnp.swapaxes(B, 0, 1), C], axis=1)])
 
 
 def _root_inverse(A: Array, B: Array, C: Array) -> Array:
     """L⁻¹ of the inertias of the roots."""
-    upper = jnp.concatenate([A, B], axis=1)
-    lower = jnp.concatenate([jnp.swapaxes(B, 0, 1), C], axis=1)
-    return cholesky_inverse(jnp.concatenate([upper, lower]))
+    return cholesky_inverse(_whole(A, B, C))
 
 
 def _inwards(own: Array, speeds: Array, level: Level, joints: Joints) -> tuple[Array, Array]:

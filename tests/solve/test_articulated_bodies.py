@@ -8,59 +8,17 @@ from jax.test_util import check_grads
 
 from jaxjoints.algebra.dense import multiply
 from jaxjoints.algebra.pytree import replace
-from jaxjoints.algebra.rotation import quat_to_matrix
 from jaxjoints.solve import tree as solver
-from jaxjoints.solve.bodies import Bodies, blocks, paths
-from jaxjoints.solve.tree import Laws, OnTree, Tree, TreePlan, response
+from jaxjoints.solve.bodies import Bodies, blocks
+from jaxjoints.solve.paths import paths
+from jaxjoints.solve.tree import Laws, OnTree, response
 from support.cases import mostly_slow
+from support.forests import BATCH, FORESTS, forests, random_tree
+from support.graphs import dense as dense_rows
 
-BATCH = 2
 ROUNDING = 1e-11
 
 eliminated, moved, mobilities = map(jax.jit, (solver.eliminated, solver.moved, solver.mobilities))
-
-# Bodies by their motion (True: free, False: given), and branches (body, base, coordinates), -1 for
-# the world: a chain, a star on a free body, a forest with a body of given motion.
-FORESTS = {
-    "chain": ((True,) * 4, ((0, -1, 1), (1, 0, 1), (2, 1, 1), (3, 2, 1))),
-    "free star": ((True,) * 4, ((1, 0, 2), (2, 0, 1), (3, 0, 0))),
-    "welds": ((True,) * 4, ((0, -1, 0), (1, 0, 0), (2, 1, 1), (3, 2, 0))),
-    "forest": (
-        (True, True, False, True, True, True, True),
-        ((3, 2, 3), (0, -1, 1), (1, 0, 2), (4, 3, 5), (6, 5, 1)),
-    ),
-}
-
-
-def random_tree(name):
-    """A tree with random numbers, those of the batch last."""
-    moving, branches = FORESTS[name]
-    plan = TreePlan.of(moving, branches)
-    rng = np.random.default_rng(len(branches))
-    count = {body: k for body, _, k in branches}
-
-    def inertia(n):
-        root = rng.normal(size=(3, 3, n, BATCH))
-        return np.einsum("ij...,kj...->ik...", root, root) + np.eye(3)[..., None, None]
-
-    joints = plan.order[len(plan.roots) :]
-    most = max(count.values())
-    has = np.array([[c < count[body] for body in joints] for c in range(most)])
-    n = len(plan.order)
-    quaternion = rng.normal(size=(4, n, BATCH))
-    turn = quat_to_matrix(jnp.asarray(quaternion / np.linalg.norm(quaternion, axis=0)))
-    return jax.tree.map(
-        jnp.asarray,
-        Tree(
-            turn=turn,
-            mass=rng.uniform(0.5, 2.0, (n, BATCH)),
-            inertia=inertia(n),
-            arm=rng.normal(size=(3, len(joints), BATCH)),
-            S=rng.normal(size=(6, *has.shape, BATCH)) * has[None, ..., None],
-            stiffness=rng.uniform(0.5, 1.0, (*has.shape, BATCH)),
-            plan=plan,
-        ),
-    )
 
 
 def dense(tree, environment):
@@ -114,7 +72,6 @@ def matrix(tree, environment):
     return A, J, np.abs(J).sum((0, 1)) > 0
 
 
-forests = pytest.mark.parametrize("name", FORESTS)
 some_forests = pytest.mark.parametrize("name", mostly_slow(FORESTS, default=("free star",)))
 
 
@@ -223,7 +180,7 @@ def test_rows_on_bodies_are_coupled_as_the_dense_matrix_says(name):
             result = result.at[:, body].set(jnp.concatenate([linear, angular]))
         return result
 
-    edges = {pair: np.asarray(found.edges[:, :, e]) for pair, e in way.edges.items()}
+    A = dense_rows(way, found, r)
     for node in range(len(nodes)):
         for row in range(r):
             impulse = jnp.zeros((6, bodies + 1, BATCH))
@@ -236,16 +193,7 @@ def test_rows_on_bodies_are_coupled_as_the_dense_matrix_says(name):
             for x, (at, on) in zip(H, way.sides, strict=True):
                 for i, (n, body) in enumerate(zip(at, on, strict=True)):
                     speed[:, n] += np.einsum("irb,ib->rb", x[:, :, i], v[:, body])
-            for other in range(len(nodes)):
-                if other == node:
-                    block = found.diagonal[:, row, node]
-                elif (other, node) in edges:
-                    block = edges[other, node][:, row]
-                elif (node, other) in edges:
-                    block = edges[node, other][row]
-                else:
-                    block = np.zeros_like(speed[:, other])
-                np.testing.assert_allclose(block, speed[:, other], atol=ROUNDING)
+            np.testing.assert_allclose(A[:, :, row, node], speed, atol=ROUNDING)
 
 
 @pytest.mark.slow

@@ -12,10 +12,12 @@ from jaxjoints.algebra.pytree import replace
 from jaxjoints.solve.bodies import blocks
 from jaxjoints.solve.factor import Blocks, add_diagonal, factor, scale, solve
 from jaxjoints.solve.graph import elimination_plan, is_tree
+from jaxjoints.solve.paths import paths
 from support.cases import mostly_slow
 from support.graphs import (
     GRAPHS,
     chain,
+    dense,
     dense_solve,
     hub,
     problem,
@@ -32,18 +34,18 @@ graphs = pytest.mark.parametrize("graph", mostly_slow(GRAPHS, default=("chain", 
 
 
 @partial(jax.jit, static_argnums=0)
-def direct(plan, bodies, s, d, b):
+def direct(way, bodies, s, d, b):
+    plan, rows, (s, d) = way.plan, len(b), (way.of_blocks(x, 1.0) for x in (s, d))
     A = scale(plan, blocks(bodies, None), s)
-    return solve(plan, factor(plan, add_diagonal(plan, A, d)), b)
+    return way.of_nodes(solve(plan, factor(plan, add_diagonal(plan, A, d)), way.of_blocks(b)), rows)
 
 
 def check(nodes, r, batch, dtype, tolerance):
     bodies, A = problem(nodes, r, batch)
-    plan = bodies.way.plan
     rng = np.random.default_rng(1)
     shape = (r, len(nodes), *batch)
     s, d, b = rng.uniform(0.5, 2.0, shape), rng.uniform(0.5, 2.0, shape), rng.normal(size=shape)
-    x = direct(plan, *jax.tree.map(lambda v: jnp.asarray(v, dtype), (bodies, s, d, b)))
+    x = direct(bodies.way, *jax.tree.map(lambda v: jnp.asarray(v, dtype), (bodies, s, d, b)))
     assert x.dtype == dtype
     expected = dense_solve(with_diagonal(s[:, :, None, None] * A * s, d), b)
     np.testing.assert_allclose(x, expected, rtol=0, atol=tolerance * np.max(np.abs(expected)))
@@ -85,44 +87,43 @@ def test_random_graphs():
 
 def test_shared_rows_broadcast_against_a_batch():
     bodies, A = problem(GRAPHS["chain"], 2, (1,))
-    plan, bodies = bodies.way.plan, jax.tree.map(jnp.asarray, bodies)
+    way, bodies = bodies.way, jax.tree.map(jnp.asarray, bodies)
     shape = (2, 10, 4)
     rng = np.random.default_rng(2)
     d, b = rng.uniform(0.5, 2.0, shape), rng.normal(size=shape)
     ones = jnp.ones((2, 10, 1))
-    x = direct(plan, bodies, ones, jnp.asarray(d), jnp.asarray(b))
+    x = direct(way, bodies, ones, jnp.asarray(d), jnp.asarray(b))
     np.testing.assert_allclose(x, dense_solve(with_diagonal(A, d), b), atol=1e-11)
-    x = direct(plan, bodies, ones, ones, jnp.asarray(b))
+    x = direct(way, bodies, ones, ones, jnp.asarray(b))
     one = with_diagonal(A, np.ones((2, 10, 1))) * np.ones(4)
     np.testing.assert_allclose(x, dense_solve(one, b), atol=1e-11)
 
 
 @graphs
 def test_rows_that_nodes_do_not_have_are_left_out(graph):
-    """Nodes of one to four rows, the others unit pivots, which take what they are given."""
+    """Nodes of one to four rows, the small ones together in blocks."""
     nodes, r, batch = GRAPHS[graph], 4, (2,)
     rng = np.random.default_rng(len(graph))
     heights = tuple(int(h) for h in rng.integers(1, r + 1, len(nodes)))
     bodies, _ = problem(nodes, r, batch)
-    plan = bodies.way.plan
-    short = elimination_plan(plan.nodes, heights)
-    assert short.order == plan.order and short != plan
-    there = np.arange(r)[:, None] < np.array(heights)[list(plan.order)]
-    bodies = replace(
-        bodies,
-        H=tuple(
-            x * there[:, having][None, ..., None]
-            for x, (having, _) in zip(bodies.H, bodies.way.sides, strict=True)
-        ),
-    )
-    bodies = jax.tree.map(jnp.asarray, bodies)
-    n = len(plan.order)
-    d = np.where(there[..., None], 0.3, 1.0) * np.ones((r, n, *batch))
-    b = rng.normal(size=(r, n, *batch))
-    one = np.ones((r, n, *batch))
-    found, full = (direct(p, bodies, one, jnp.asarray(d), jnp.asarray(b)) for p in (short, plan))
-    np.testing.assert_allclose(found, full, rtol=1e-10, atol=1e-11)
-    np.testing.assert_array_equal(np.asarray(found)[~there], b[~there])
+    full, short = bodies.way, paths(bodies.way.tree, nodes, heights)
+    there = np.arange(r)[:, None] < np.array(heights)[list(full.order)]
+    # From the nodes of one order to those of the other.
+    back = np.argsort(full.order)[list(short.order)]
+    H, sides = {}, zip(bodies.H, full.sides, strict=True)
+    for side, (x, (having, _)) in enumerate(sides):
+        x = x * there[:, having][None, ..., None]
+        H |= {(side, node): x[:, :, i] for i, node in enumerate(having)}
+    b = rng.normal(size=(r, len(nodes), *batch))
+    found = []
+    for way, order in ((full, np.arange(len(nodes))), (short, back)):
+        own = [[H[side, order[n]] for n in having] for side, (having, _) in enumerate(way.sides)]
+        on = replace(bodies, H=tuple(np.stack(x, axis=2) for x in own), way=way)
+        d = np.where(there[:, order, None], 0.3, 1.0) * np.ones((r, len(nodes), *batch))
+        args = jax.tree.map(jnp.asarray, (on, np.ones_like(d), d, b[:, order]))
+        found.append(np.asarray(direct(way, *args))[:, np.argsort(order)])
+    np.testing.assert_allclose(found[1][there], found[0][there], rtol=1e-10, atol=1e-11)
+    np.testing.assert_array_equal(found[1][~there], 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -191,21 +192,15 @@ def test_derivative_through_custom_linear_solve_is_that_of_the_solution(system):
 def test_redundant_rows_do_no_harm(dtype):
     # Two joints with the same rows: A is singular, but A x = b has solutions for such b.
     bodies, _ = problem(((0, -1), (0, -1), (1, 0)), 3)
-    plan = bodies.way.plan
-    first, second = (plan.order.index(i) for i in (0, 1))
+    way = bodies.way
+    first, second = (way.order.index(i) for i in (0, 1))
     child = np.array(bodies.H[0])
     child[:, :, second] = child[:, :, first]
     bodies = replace(bodies, H=(child, *bodies.H[1:]))
     bodies = jax.tree.map(lambda x: jnp.asarray(x, dtype), bodies)
     ones, zeros = jnp.ones((3, 3), dtype), jnp.zeros((3, 3), dtype)
-    x = direct(plan, bodies, ones, zeros, ones)
-    matrix = blocks(bodies, None)
-    A = np.zeros((3, 3, 3, 3))
-    for i in range(3):
-        A[:, i, :, i] = matrix.diagonal[:, :, i]
-    for e, (i, k) in enumerate(zip(plan.row, plan.column, strict=True)):
-        A[:, i, :, k] = matrix.edges[:, :, e]
-        A[:, k, :, i] = matrix.edges[:, :, e].T
+    x = direct(way, bodies, ones, zeros, ones)
+    A = dense(way, blocks(bodies, None), 3)
     tolerance = 1e4 * float(jnp.finfo(dtype).eps)
     np.testing.assert_allclose(np.einsum("risj,sj->ri", A, x), 1.0, atol=tolerance)
 

@@ -226,7 +226,7 @@ def visited(problem, iterations, relaxation):
     laws = laws_of(environment(problem, ONE))
     joint, row = np.zeros((2, len(laws.A)), int)
     for (r, node), place in np.ndenumerate(laws.place):
-        joint[place], row[place] = problem.structure.plan.order[node], r
+        joint[place], row[place] = problem.structure.way.order[node], r
     order = sorted(
         range(len(laws.row)),
         key=lambda i: (laws.friction[i] > 0, joint[laws.row[i]], row[laws.row[i]]),

@@ -8,7 +8,7 @@ import pytest
 import jaxjoints as jj
 from jaxjoints import environments
 from jaxjoints.assembly import layout
-from jaxjoints.solve.bodies import NEVER
+from jaxjoints.solve.paths import NEVER
 from support.cases import mostly_slow
 
 DT, STEPS = 5e-3, 20

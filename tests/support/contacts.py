@@ -28,7 +28,7 @@ def contacts(links, touching, batch, *, friction=(0.1, 1.0), compliance=0.0, see
     nodes = [(i, i - 1) for i in range(1, links)]
     nodes += [(i, -1) for i in range(links) for _ in range(touching)]
     way = free_bodies(links, nodes, 3)
-    nodes = [nodes[i] for i in way.plan.order]
+    nodes = [nodes[i] for i in way.order]
     n, ground = len(nodes), np.array([parent < 0 for _, parent in nodes])
     child, parent = (np.array(side) % (links + 1) for side in zip(*nodes, strict=True))
 

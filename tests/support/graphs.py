@@ -5,7 +5,8 @@ from functools import lru_cache
 import jax.numpy as jnp
 import numpy as np
 
-from jaxjoints.solve.bodies import Bodies, bodies_of_rows, paths
+from jaxjoints.solve.bodies import Bodies, bodies_of_rows
+from jaxjoints.solve.paths import paths
 from jaxjoints.solve.tree import TreePlan
 
 
@@ -73,6 +74,22 @@ def of_sides(way, H):
 def with_wrenches(problem, H):
     """The bodies of a problem with other wrenches of its rows."""
     return bodies_of_rows(**vars(problem.bodies) | {"H": tuple(H)})
+
+
+def dense(way, blocks, rows):
+    """The matrix with axes (row, node) twice, of nodes of so many rows each."""
+    where = {place: (i, n) for n, each in enumerate(way.blocks) for i, place in enumerate(each)}
+    batch = blocks.diagonal.shape[3:]
+    A = np.zeros((rows, way.graph, rows, way.graph, *batch))
+    for (row, node), (i, n) in where.items():
+        for (other_row, other), (j, m) in where.items():
+            if n == m:
+                A[row, node, other_row, other] = blocks.diagonal[i, j, n]
+            elif (n, m) in way.edges:
+                A[row, node, other_row, other] = blocks.edges[i, j, way.edges[n, m]]
+            elif (m, n) in way.edges:
+                A[row, node, other_row, other] = blocks.edges[j, i, way.edges[m, n]]
+    return A
 
 
 @lru_cache(maxsize=64)
