@@ -193,16 +193,20 @@ def _floors(settings: Settings, problem: RowProblem) -> Array:
 
 def improved(
     problem: RowProblem, laws: Potential, at: Point, speed: Array, whole: Array
-) -> tuple[Point, Array]:
-    """One Newton step, with a line search where not `whole`, (*batch); and the speeds after it."""
+) -> tuple[Point, Array, Array]:
+    """One Newton step, with a line search where not `whole`, (*batch); the speeds after it; and the
+    largest change of a speed in the whole step, (*batch).
+    """
     system = problem, laws
     to = newton_step(system, system, at, speed)
     ahead = speeds(problem, to.impulse)
     length = step_length(*stop_gradient((*system, at, to, speed, ahead)))
     length = jnp.where(whole, 1.0, length)
     share = length[None, None]
+    # Stored: XLA does not vectorize a kernel that both computes and reduces.
+    change = materialize(jnp.abs(ahead - speed)).max(axis=(0, 1))
     speed = jnp.where(share < 1, speed + share * (ahead - speed), ahead)
-    return between(at, to, length), speed
+    return between(at, to, length), speed, change
 
 
 def begun(laws: Potential, problem: RowProblem, at: Impulses, speed: Array) -> Point:
@@ -233,11 +237,12 @@ def iterated(
 
     def improve(now: _Iterate) -> _Iterate:
         laws = laws_in(now.given)
-        point, speed = improved(problem, laws, now.point, now.speed, now.fresh)
+        point, speed, change = improved(problem, laws, now.point, now.speed, now.fresh)
         at = point.impulse, value(laws, point.positions)
         left, size = residual(problem, laws, at, speed)
         # Solved environments stay as they are, so that results do not depend on the batch. A step
-        # from a nearly solved point is taken only if it lowers the residual.
+        # from a nearly solved point is taken only if it lowers the residual. Where a step changes
+        # speeds by rounding alone, further steps would not lower it either.
         near = now.residual <= NEARLY_SOLVED[precision] * size
         worse = ~now.fresh & (left >= now.residual) & near
         taken = now.wanted & ~worse
@@ -246,7 +251,9 @@ def iterated(
         )
         steps = now.steps + jnp.where(now.wanted, 1, 0)
         limit = jnp.asarray(limits)[now.number]
-        ended = now.wanted & (worse | (left <= SOLVED[precision] * size) | (steps >= limit))
+        least = SOLVED[precision] * size
+        ended = worse | (left <= least) | (~now.fresh & (change <= least)) | (steps >= limit)
+        ended &= now.wanted
         ends = jax.tree.map(
             lambda all_, x: jnp.where(
                 _from(now.number, passes, all_) & _leading(now.wanted, all_), x[None], all_
@@ -261,7 +268,7 @@ def iterated(
             if smoothing is None:
                 # Where a pass obeys all laws without floors, further passes would not change it.
                 bare = bare_laws(problem, Λ, None, all_laws)
-                on &= residual(problem, bare, at, speed)[0] > SOLVED[precision] * size
+                on &= residual(problem, bare, at, speed)[0] > least
             given = chosen(on, next_given(settings, given, Λ, at[1], now.number), given)
             point = chosen(on, begun(laws_in(given), problem, at, speed), point)
         return _Iterate(

@@ -116,7 +116,7 @@ def steps(problem: RowProblem, smoothing: jax.Array, start: Impulses) -> tuple[j
     def one(carry, count):
         point, speed, needed = carry
         whole = jnp.full(needed.shape, count == 1)
-        point, speed = improved(problem, laws, point, speed, whole)
+        point, speed, _ = improved(problem, laws, point, speed, whole)
         left, size = residual(problem, laws, impulses(point), speed)
         first = (needed > MOST) & (left <= COUNTED * size)
         return (point, speed, jnp.where(first, count, needed)), None
