@@ -18,8 +18,10 @@ The matrix has blocks: nodes are up to `MOST` coordinates of a chain. Two nodes 
 some J has both (`graph`).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations, groupby
 from typing import NamedTuple
 
 import jax
@@ -115,123 +117,139 @@ def coordinate_plan(
     tree: TreePlan, loaded: Sequence[int], pairs: Sequence[tuple[int, int]]
 ) -> CoordinatePlan:
     """The plan of a tree, of its bodies that touch the world, and of the pairs that touch."""
-    roots, joints, lone = len(tree.roots), len(tree.order) - len(tree.roots), len(tree.lone)
-    tall = max(tree.coordinates, default=0)
-    first_lone = 6 * roots + tall * joints
-    count = first_lone + 6 * lone
-    each = (tree.roots, 6), (tree.order[roots:], tall), (tree.lone, 6)
-    body = np.concatenate([*(np.tile(np.array(x, int), n) for x, n in each), [0]])
-    nodes: list[list[int]] = []
-    # Of each body the coordinates of its own joint, its base, and the node that may take more.
-    own, base, room = {}, {}, {}
-    for i, b in enumerate(tree.roots):
-        own[b] = [c * roots + i for c in range(6)]
-        nodes.append(own[b])
-    for i, b in enumerate(tree.lone):
-        own[b] = [first_lone + c * lone + i for c in range(6)]
-        nodes.append(own[b])
-    carried = [b for bases in tree.bases for b in bases]
-    for at, ((placed, _), bases) in enumerate(zip(tree.levels, tree.bases, strict=True)):
-        for i, (b, on) in enumerate(zip(placed, bases, strict=True)):
-            joint = tree.spans[at][0] + i
-            own[b] = [6 * roots + c * joints + joint for c in range(tree.coordinates[at])]
-            base[b] = on
-            node = room.get(on)
-            # A chain goes on in its node; each of several branches begins a node.
-            if node is None or carried.count(on) > 1 or len(node) + len(own[b]) > MOST:
-                node = []
-                if own[b]:
-                    nodes.append(node)
-            node += own[b]
-            room[b] = node if node else room.get(on) if carried.count(on) == 1 else None
-    node_of = {place: n for n, node in enumerate(nodes) for place in node}
-
-    def path(b: int) -> list[int]:
-        """Coordinates that move a body."""
-        found: list[int] = []
-        while b in own:
-            found += own[b]
-            b = base.get(b, -1)
-        return found
-
-    def top(b: int) -> int:
-        """The first body of the tree of a body."""
-        while base.get(b) in own:
-            b = base[b]
-        return b
-
+    forest = _Forest.of(tree)
+    nodes, body = forest.nodes(tree), forest.body
     firsts = [int(body[node[0]]) for node in nodes]
     single = [b for b in tree.order if b in loaded or b in firsts]
     ends = [(b, -1) for b in single] + list(pairs)
-    parts: list[dict[int, dict[int, int]]] = []
-    for a, b in ends:
-        up, down = path(a), path(b)
-        moves = {c: 1 for c in up if c not in down} | {c: -1 for c in down if c not in up}
-        of_end: dict[int, dict[int, int]] = {}
-        for c, sign in moves.items():
-            of_end.setdefault(node_of[c], {})[c] = sign
-        parts.append(of_end)
-    touched = [[] for _ in nodes]
-    for e, of_end in enumerate(parts):
-        for n in of_end:
-            touched[n].append(e)
-    # A lone body that nothing touches shares no end.
-    shared = tuple(tuple(on) or (len(ends) + n,) for n, on in enumerate(touched))
-    plan = elimination_plan(shared, tuple(map(len, nodes)))
-    rows = max(map(len, nodes))
-    members = np.full((rows, len(nodes)), count)
-    for position, n in enumerate(plan.order):
-        members[: len(nodes[n]), position] = nodes[n]
-    position = {n: i for i, n in enumerate(plan.order)}
-    first = [single.index(firsts[n]) if firsts[n] in single else -1 for n in plan.order]
+    # The coordinates of each J by their nodes, with their signs.
+    node_of = {c: n for n, node in enumerate(nodes) for c in node}
+    moves: list[dict[int, dict[int, int]]] = []
+    for end in ends:
+        up, down = (forest.path(b) for b in end)
+        moves.append({})
+        for one, other, sign in ((up, down, 1), (down, up, -1)):
+            for c in one:
+                if c not in other:
+                    moves[-1].setdefault(node_of[c], {})[c] = sign
+    # Nodes are neighbours where they share an end; a lone body that nothing touches shares none.
+    shared: list[list[int]] = [[] for _ in nodes]
+    for e, by_node in enumerate(moves):
+        for n in by_node:
+            shared[n].append(e)
+    touched = tuple(tuple(on) or (len(ends) + n,) for n, on in enumerate(shared))
+    plan = elimination_plan(touched, tuple(map(len, nodes)))
+    position, nodes = np.argsort(plan.order), [nodes[n] for n in plan.order]
+    rows, count = max(map(len, nodes)), len(body) - 1
+
+    def padded(columns: Sequence[int]) -> list[int]:
+        return [*columns, *[count] * (rows - len(columns))]
+
+    members = np.array([padded(node) for node in nodes]).T
     carries = np.zeros((rows, rows, len(nodes)), bool)
-    for at, n in enumerate(plan.order):
-        moving = [path(int(body[c])) for c in nodes[n]]
-        for i, c in enumerate(nodes[n]):
-            carries[i, : len(moving), at] = [c in own for own in moving]
-    trees = np.array([top(int(body[nodes[n][0]])) for n in plan.order])
+    for n, node in enumerate(nodes):
+        paths = [forest.path(int(body[c])) for c in node]
+        for i, c in enumerate(node):
+            carries[i, : len(node), n] = [c in path for path in paths]
+    trees = np.array([forest.top(int(body[node[0]])) for node in nodes])
     column = np.full(members.shape, -1)
-    for each in set(trees):
-        mine = (trees == each) & (members < count)
-        column[mine] = np.arange(mine.sum())
-    end, node, columns, signs = [], [], [], []
-    for e, of_end in enumerate(parts):
-        for n, moves in sorted(of_end.items(), key=lambda item: position[item[0]]):
-            end.append(e)
-            node.append(position[n])
-            at = [c if c in moves else count for c in nodes[n]]
-            columns.append(at + [count] * (rows - len(at)))
-            signs.append([moves.get(c, 0) for c in columns[-1]])
+    for top in set(trees):
+        own = (trees == top) & (members < count)
+        column[own] = np.arange(own.sum())
+    parts = [
+        (e, n, padded([c if c in signs else count for c in nodes[n]]), signs)
+        for e, by_node in enumerate(moves)
+        for n, signs in sorted((int(position[n]), signs) for n, signs in by_node.items())
+    ]
     edges = {
-        (int(i), int(j)): e for e, (i, j) in enumerate(zip(plan.row, plan.column, strict=True))
+        pair: e for e, pair in enumerate(zip(plan.row.tolist(), plan.column.tolist(), strict=True))
     }
     couples = [
-        (j, i, edges[node[j], node[i]])
-        for i in range(len(end))
-        for j in range(i + 1, len(end))
-        if end[i] == end[j]
+        (late, early, edges[parts[late][1], parts[early][1]])
+        for _, of_end in groupby(range(len(parts)), key=lambda i: parts[i][0])
+        for early, late in combinations(of_end, 2)
     ]
     late, early, edge = np.array(couples, int).reshape(-1, 3).T
-    shape = rows, len(end)
     return CoordinatePlan(
-        plan,
-        members,
-        count,
-        body,
-        np.array([position[node_of[first_lone + i]] for i in range(lone)], int),
-        trees,
-        column,
-        tuple(ends),
-        np.array(first, int),
-        carries,
-        np.array(end, int),
-        np.array(node, int),
-        np.array(columns, int).T.reshape(shape),
-        np.array(signs, float).T.reshape(shape),
-        late,
-        early,
-        edge,
+        plan=plan,
+        members=members,
+        count=count,
+        body=body,
+        lone=np.array([trees.tolist().index(b) for b in tree.lone], int),
+        tree=trees,
+        column=column,
+        ends=tuple(ends),
+        first=np.array(
+            [single.index(b) if b in single else -1 for b in map(firsts.__getitem__, plan.order)]
+        ),
+        carries=carries,
+        end=np.array([e for e, *_ in parts]),
+        node=np.array([n for _, n, *_ in parts]),
+        columns=np.array([columns for _, _, columns, _ in parts]).T,
+        signs=np.array([[s.get(c, 0.0) for c in columns] for *_, columns, s in parts]).T,
+        late=late,
+        early=early,
+        edge=edge,
     )
+
+
+class _Forest(NamedTuple):
+    """The coordinates of a tree; places and `body` as in `CoordinatePlan`.
+
+    own: the coordinates of each body; base: of each body that a joint of the tree places
+    """
+
+    own: dict[int, list[int]]
+    base: dict[int, int]
+    body: np.ndarray
+
+    @classmethod
+    def of(cls, tree: TreePlan) -> "_Forest":
+        joints, most = tree.order[len(tree.roots) :], max(tree.coordinates, default=0)
+        own, body = {}, []
+        for bodies, most_of_each in ((tree.roots, 6), (joints, most), (tree.lone, 6)):
+            first = len(body)
+            for i, b in enumerate(bodies):
+                own[b] = [first + c * len(bodies) + i for c in range(most_of_each)]
+            body += [*bodies] * most_of_each
+        for (placed, _), count in zip(tree.levels, tree.coordinates, strict=True):
+            for b in placed:
+                own[b] = own[b][:count]
+        base = {
+            b: on
+            for (placed, _), bases in zip(tree.levels, tree.bases, strict=True)
+            for b, on in zip(placed, bases, strict=True)
+        }
+        return cls(own, base, np.array([*body, 0]))
+
+    def path(self, body: int) -> list[int]:
+        """The coordinates that move a body."""
+        found: list[int] = []
+        while body in self.own:
+            found += self.own[body]
+            body = self.base.get(body, -1)
+        return found
+
+    def top(self, body: int) -> int:
+        """The body at the root of the tree of a body."""
+        while self.base.get(body) in self.own:
+            body = self.base[body]
+        return body
+
+    def nodes(self, tree: TreePlan) -> list[list[int]]:
+        """Nodes: a free body; up to `MOST` coordinates of a chain, which ends where it branches."""
+        nodes = [self.own[b] for b in (*tree.roots, *tree.lone)]
+        carried, chains = Counter(self.base.values()), dict[int, list[int]]()
+        for b in tree.order[len(tree.roots) :]:
+            on = self.base[b]
+            chain = chains.get(on, []) if carried[on] == 1 else []
+            if self.own[b]:
+                if not chain or len(chain) + len(self.own[b]) > MOST:
+                    chain = []
+                    nodes.append(chain)
+                chain += self.own[b]
+            chains[b] = chain
+        return nodes
 
 
 @struct
@@ -329,31 +347,19 @@ def _of_tree(
     carries = carries.reshape(*carries.shape, *(1,) * (within.ndim - 3))
     other = jnp.where(jnp.swapaxes(carries, 0, 1), jnp.swapaxes(within, 0, 1), 0.0)
     diagonal = add_at(mass.diagonal, nodes, jnp.where(carries, within, other), 2)
-    number = {
-        int(end): (i, int(node))
-        for i, (end, node) in enumerate(zip(plan.first[nodes], nodes, strict=True))
-    }
-    edges = {
-        (int(i), int(j)): e
-        for e, (i, j) in enumerate(zip(plan.plan.row, plan.plan.column, strict=True))
-    }
-    found = mass.edges
-    for later in (True, False):
-        couples = [
-            (
-                part,
-                number[end][0],
-                edges[(node, number[end][1]) if later else (number[end][1], node)],
-            )
-            for part, (end, node) in enumerate(zip(plan.end, plan.node, strict=True))
-            if end in number and node != number[end][1] and (node > number[end][1]) == later
-        ]
-        if couples:
-            part, at, edge = np.array(couples).T
-            both = take(parts, part, 2), take(momentum, at, 2)
-            both = both if later else both[::-1]
-            found = add_at(found, edge, stored(transposed_product)(*both), 2)
-    return Blocks(diagonal, found)
+    # Couples of a node with the nodes that carry it, by the J of the first body that it moves.
+    owner, edges = np.full(len(plan.ends), -1), mass.edges
+    owner[plan.first[nodes]] = nodes
+    owner = owner[plan.end[plan.late]]
+    for own, other in ((plan.late, plan.early), (plan.early, plan.late)):
+        chosen = np.flatnonzero((owner >= 0) & (plan.node[own] == owner))
+        if len(chosen):
+            both = [momentum, parts]
+            places = np.searchsorted(nodes, owner[chosen]), other[chosen]
+            both = [take(x, at, 2) for x, at in zip(both, places, strict=True)]
+            both = both if own is plan.late else both[::-1]
+            edges = add_at(edges, plan.edge[chosen], stored(transposed_product)(*both), 2)
+    return Blocks(diagonal, edges)
 
 
 def _with_lone(plan: CoordinatePlan, H: Blocks, lone: Array) -> Blocks:
@@ -416,21 +422,21 @@ def factored_in_coordinates(
     plan: CoordinatePlan, H: Blocks, laws: OnNodes | None
 ) -> CoordinateFactor:
     """The factor of a matrix of all coordinates."""
-    missing = 1.0 - plan.exist
-    missing = jnp.asarray(missing, H.diagonal.dtype)
-    missing = missing.reshape(*missing.shape, *(1,) * (H.diagonal.ndim - 3))
+    exist = jnp.asarray(plan.exist, H.diagonal.dtype)
+    exist = exist.reshape(*exist.shape, *(1,) * (H.diagonal.ndim - 3))
     if laws is None:
-        return CoordinateFactor(
-            H, None, None, factor(plan.plan, add_diagonal(plan.plan, H, missing))
-        )
-    d = jnp.stack([H.diagonal[i, i] for i in range(plan.rows)])
-    weakness = jnp.asarray(plan.exist, d.dtype).reshape(missing.shape) / (
-        laws.β * d + laws.γ + missing
-    )
-    scaled = scale(plan.plan, H, _root(laws.β))
-    return CoordinateFactor(
-        H, laws, weakness, factor(plan.plan, add_diagonal(plan.plan, scaled, laws.γ + missing))
-    )
+        whole = add_diagonal(plan.plan, H, 1 - exist)
+        return CoordinateFactor(H, None, None, factor(plan.plan, whole))
+    weakness = exist / (laws.β * _diagonal(H) + laws.γ + (1 - exist))
+    whole = add_diagonal(plan.plan, scale(plan.plan, H, _root(laws.β)), laws.γ + (1 - exist))
+    return CoordinateFactor(H, laws, weakness, factor(plan.plan, whole))
+
+
+def _diagonal(H: Blocks) -> Array:
+    """The diagonal of H, (rows, nodes, *batch)."""
+    d = jnp.stack([H.diagonal[i, i] for i in range(len(H.diagonal))])
+    # Protects the division from coordinates that a joint does not have.
+    return jnp.where(d > 0, d, 1.0)
 
 
 def _root(β: Array) -> Array:
@@ -448,8 +454,8 @@ def moved_in_coordinates(
     if at.laws is None:
         return solve(plan.plan, at.factor, push), None
     β, γ = at.laws
-    d = jnp.stack([at.H.diagonal[i, i] for i in range(plan.rows)])
-    ν, λ = at.weakness * wanted, at.weakness * d * wanted
+    ν = at.weakness * wanted
+    λ = _diagonal(at.H) * ν
     root = _root(β)
     y = solve(plan.plan, at.factor, root * (push + λ - times(plan.plan, at.H, ν)))
     return ν + root * y, λ - γ / root * y

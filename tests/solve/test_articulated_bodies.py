@@ -174,8 +174,8 @@ def test_rows_on_bodies_are_coupled_as_the_dense_matrix_says(name):
             result = result.at[:, body].set(jnp.concatenate(both))
         for body in plan.lone:
             linear, angular = (
-                mass[body] * impulse[:3, body],
-                inertia[0, 0, body] * impulse[3:, body],
+                mass[body][None] * impulse[:3, body],
+                inertia[0, 0, body][None] * impulse[3:, body],
             )
             result = result.at[:, body].set(jnp.concatenate([linear, angular]))
         return result

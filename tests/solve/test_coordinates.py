@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxjoints.algebra.pytree import replace
 from jaxjoints.algebra.rotation import quat_from_matrix, quat_to_matrix
 from jaxjoints.algebra.spatial import Pose
 from jaxjoints.solve.bodies import bodies_of_rows, mobility, reduced, speeds_on, velocities
@@ -25,6 +26,8 @@ def touching(name):
     the dense matrix A of all rows, (rows of all nodes, twice, BATCH).
     """
     tree, rng = random_tree(name), np.random.default_rng(7)
+    has = np.abs(tree.S).sum((0, 3)) > 0
+    tree = replace(tree, stiffness=jnp.where(has[..., None], tree.stiffness, 0.0))
     plan, count = tree.plan, tree.plan.bodies + 1
     free = [*plan.order, *plan.lone]
     nodes = [(free[-1], free[0]), (free[0], -1), (free[-1], -1)]
@@ -61,8 +64,8 @@ def touching(name):
             turned = [sign * np.einsum("jib,jrb->irb", R[:, :, body], x) for x in (force, moment)]
             own.append(np.concatenate(turned))
         H.append(jnp.asarray(np.stack(own, axis=2)))
-    has = np.argwhere(np.abs(tree.S[..., 0]).sum(0) > 0)
-    along = tuple((0, way.nodes + i, int(c), int(joint)) for i, (c, joint) in enumerate(has))
+    laws = enumerate(np.argwhere(has))
+    along = tuple((0, way.nodes + i, int(c), int(joint)) for i, (c, joint) in laws)
     bodies = bodies_of_rows(
         H=tuple(H),
         inverse_mass=jnp.asarray(inverse_mass),

@@ -17,7 +17,7 @@ FORESTS = {
     "free star": ((True,) * 4, ((1, 0, 2), (2, 0, 1), (3, 0, 0))),
     "welds": ((True,) * 4, ((0, -1, 0), (1, 0, 0), (2, 1, 1), (3, 2, 0))),
     "forest": (
-        (True, True, False, True, True, True, True),
+        (True, True, False, True, True, True, True, True, True),
         ((3, 2, 3), (0, -1, 1), (1, 0, 2), (4, 3, 5), (6, 5, 1)),
     ),
 }
