@@ -89,8 +89,10 @@ def _cholesky(A: Array, size: Array | None) -> tuple[list[Array], list[Array]]:
         # them, the nodes that they are coupled to would be noise or NaN.
         least = jnp.finfo(A.dtype).eps * jnp.abs(A[j, j] if size is None else size[j])
         pivot = column[0]
-        reciprocal = lax.rsqrt(jnp.maximum(pivot, least))
-        reciprocals.append(lax.select(pivot <= least, jnp.zeros_like(pivot), reciprocal)[None])
+        redundant = pivot <= least
+        # A pivot of 0 must not reach the root, whose derivative there is infinite.
+        reciprocal = lax.rsqrt(lax.select(redundant, jnp.ones_like(pivot), pivot))
+        reciprocals.append(lax.select(redundant, jnp.zeros_like(pivot), reciprocal)[None])
         columns.append(column * reciprocals[j])
     return columns, reciprocals
 

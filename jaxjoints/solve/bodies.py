@@ -15,8 +15,10 @@ Some nodes have rows of finite stiffness K only, and act on one moving body, suc
 the ground. Such a node stands on the body: it adds H K Hᵀ to the inertia of the body before the
 elimination, and is no node of the graph.
 
-Where many bodies touch each other, their contacts stand on pairs of bodies, and one matrix of all
-coordinates replaces the elimination joint by joint (`coordinates`).
+Contacts of two moving bodies stand on the pair where they have more than six rows, where more than
+three of them have no friction, or where those of all pairs have more rows than the bodies have
+coordinates. Then one matrix of all coordinates replaces the elimination joint by joint
+(`coordinates`).
 
 Arrays of all nodes have the nodes of the graph first, in elimination order, then the nodes that
 stand on bodies or pairs, then the nodes along coordinates.
@@ -48,12 +50,11 @@ from .cone import Turn
 from .coordinates import (
     CoordinateFactor,
     Jacobians,
-    OnNodes,
     factored_in_coordinates,
     jacobians,
-    loaded,
     mobilities_of_ends,
     moved_in_coordinates,
+    with_loads,
 )
 from .factor import Blocks, Factor
 from .paths import LONE, ROOTS, Passing, Paths
@@ -141,7 +142,7 @@ def bodies_of_rows(**fields: Any) -> Bodies:
         bodies = replace(bodies, moving=_moving(bodies))
     if bodies.way.plan is None:
         return bodies
-    whole = Reduced(bodies, bodies.factor if bodies.moving is None else _unloaded(bodies))
+    whole = Reduced(bodies, bodies.factor if bodies.moving is None else bodies.moving.mass)
     return replace(bodies, coupled=materialize(whole.blocks(again=True)))
 
 
@@ -191,7 +192,6 @@ class Reduced:
         asked = None
         if bodies.tree is not None:
             asked = bodies.of_coordinates(wanted)
-            asked = asked if bodies.along else jnp.zeros_like(asked)
         v, λ = _motion(bodies, self.factor, self.lone, total, asked)
         u, others = impulse, []
         if acting:
@@ -238,8 +238,8 @@ def _motion(
     ends = np.cumsum([x.shape[0] * x.shape[1] for x in push])[:-1]
 
     def of_places(x: Array) -> list[Array]:
-        parts = jnp.split(plan.of_places(x), ends)
-        return [x.reshape(*y.shape[:2], *batch) for x, y in zip(parts, push, strict=True)]
+        parts = zip(jnp.split(plan.of_places(x), ends), push, strict=True)
+        return [part.reshape(*like.shape[:2], *batch) for part, like in parts]
 
     *on, own = of_places(ν)
     v = jnp.zeros_like(total)
@@ -267,11 +267,6 @@ def _inertias(bodies: Bodies, at: np.ndarray) -> Array:
     none = jnp.zeros_like(inertia)
     upper, lower = (jnp.concatenate(x, axis=1) for x in ((linear, none), (none, inertia)))
     return jnp.concatenate([upper, lower])
-
-
-def _unloaded(bodies: Bodies) -> CoordinateFactor:
-    """The factor of the mass matrix."""
-    return factored_in_coordinates(bodies.way.coordinates, bodies.moving.mass, None)
 
 
 def _blocks_in_coordinates(bodies: Bodies, factor: CoordinateFactor) -> Blocks:
@@ -354,7 +349,7 @@ def _in_coordinates(
         own = np.array([plan.ends.index((body, -1)) for body in way.loaded])
         loads.append((own, take(on_tree, np.array(at), 2)))
     ends = np.concatenate([ends for ends, _ in loads])
-    H = loaded(plan, bodies.moving, ends, _along_nodes([K for _, K in loads]), on_lone)
+    H = with_loads(plan, bodies.moving, ends, _along_nodes([K for _, K in loads]), on_lone)
     if laws is None:
         return factored_in_coordinates(plan, H, None)
     batch = laws.β.shape[2:]
@@ -364,7 +359,7 @@ def _in_coordinates(
         first, last = (jnp.full((n, *batch), absent, x.dtype) for n in ends)
         return plan.of_nodes(jnp.concatenate([first, x.reshape(-1, *batch), last]))
 
-    return factored_in_coordinates(plan, H, OnNodes(of_nodes(laws.β, 1.0), of_nodes(laws.γ, 0.0)))
+    return factored_in_coordinates(plan, H, Laws(of_nodes(laws.β, 1.0), of_nodes(laws.γ, 0.0)))
 
 
 def _at_ends(bodies: Bodies, ends: Sequence[tuple[int, int, int]]) -> Array:
@@ -572,7 +567,7 @@ def _standing_mobility(bodies: Bodies, of_bodies: Array | None) -> Array:
     if way.pairs:
         H, at = nodes(way.on_pairs)
         plan = way.coordinates
-        between = mobilities_of_ends(plan, _unloaded(bodies), bodies.moving, plan.of_pairs)
+        between = mobilities_of_ends(plan, bodies.moving, plan.of_pairs)
         parts.append(_along_rows(H, take(between, at, 2)))
     return take(all_nodes(parts), np.argsort([*on_tree, *on_lone, *way.on_pairs]), 1)
 

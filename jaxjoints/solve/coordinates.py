@@ -37,7 +37,7 @@ from ..algebra.rotation import cross
 from ..algebra.spatial import Pose, quat_to_matrix
 from .factor import Blocks, Factor, add_diagonal, factor, scale, solve, times
 from .graph import Plan, elimination_plan
-from .tree import Tree, TreePlan, composite_inertias
+from .tree import Laws, Tree, TreePlan, composite_inertias
 
 # Coordinates of a node at most: those of a free body.
 MOST = 6
@@ -47,7 +47,7 @@ LEAST = 0.75
 
 @dataclass(frozen=True, eq=False)
 class CoordinatePlan:
-    """Nodes, blocks and relative twists of one tree and its pairs, computed once, in numpy.
+    """Nodes, blocks and relative twists of bodies and their pairs, computed once, in numpy.
 
     Coordinates have a place in the list of all: of the roots, component by component; of the joints
     of the tree, coordinate by coordinate; of lone bodies, component by component.
@@ -59,13 +59,15 @@ class CoordinatePlan:
     lone: the nodes of the lone bodies
     tree: of each node its tree; column: of each coordinate of a node its place among those of its
         tree, -1 for none, (rows, nodes)
-    ends: of each J its first body, and its second or -1 for the world: bodies of the tree, then the
-        pairs
-    first: of each node of the tree the end of the first body that it moves, -1 for a lone body
-    carries: whether a coordinate of a node moves the body of another one, (rows, rows, nodes)
-    end, node: of each part of a J that is not zero
+    ends: of each J its first body, and its second or -1 for the world: bodies of the tree on which
+        nodes of rows stand, and the first body of each node; then the pairs
+    first: of each node of the tree the J of the first body that it moves, -1 for a lone body
+    carries: whether coordinate i of a node moves the body of its coordinate j, (rows, rows, nodes)
+    end, node: of each part its J and its node. A part of a J has the columns of one node; parts
+        that are 0 are left out
     columns, signs: places and signs of the coordinates of each part, (rows, parts)
-    late, early, edge: the couples of parts of one J, and the edge between their nodes
+    late, early, edge: parts of the same J, two by two, `late` the part of the node that is
+        eliminated later, and the edge between their nodes
     """
 
     plan: Plan
@@ -116,7 +118,7 @@ class CoordinatePlan:
 def coordinate_plan(
     tree: TreePlan, loaded: Sequence[int], pairs: Sequence[tuple[int, int]]
 ) -> CoordinatePlan:
-    """The plan of a tree, of its bodies that touch the world, and of the pairs that touch."""
+    """The plan of a tree, of its bodies on which nodes stand, and of the pairs that touch."""
     forest = _Forest.of(tree)
     nodes, body = forest.nodes(tree), forest.body
     firsts = [int(body[node[0]]) for node in nodes]
@@ -126,12 +128,11 @@ def coordinate_plan(
     node_of = {c: n for n, node in enumerate(nodes) for c in node}
     moves: list[dict[int, dict[int, int]]] = []
     for end in ends:
-        up, down = (forest.path(b) for b in end)
+        up, down = (set(forest.path(b)) for b in end)
         moves.append({})
-        for one, other, sign in ((up, down, 1), (down, up, -1)):
-            for c in one:
-                if c not in other:
-                    moves[-1].setdefault(node_of[c], {})[c] = sign
+        for coordinates, sign in ((up - down, 1), (down - up, -1)):
+            for c in sorted(coordinates):
+                moves[-1].setdefault(node_of[c], {})[c] = sign
     # Nodes are neighbours where they share an end; a lone body that nothing touches shares none.
     shared: list[list[int]] = [[] for _ in nodes]
     for e, by_node in enumerate(moves):
@@ -212,9 +213,7 @@ class _Forest(NamedTuple):
             for i, b in enumerate(bodies):
                 own[b] = [first + c * len(bodies) + i for c in range(most_of_each)]
             body += [*bodies] * most_of_each
-        for (placed, _), count in zip(tree.levels, tree.coordinates, strict=True):
-            for b in placed:
-                own[b] = own[b][:count]
+        own |= {b: own[b][:count] for b, count in zip(joints, tree.counts, strict=True)}
         base = {
             b: on
             for (placed, _), bases in zip(tree.levels, tree.bases, strict=True)
@@ -253,16 +252,30 @@ class _Forest(NamedTuple):
 
 
 @struct
+class CoordinateFactor:
+    """The factored matrix with laws along the coordinates.
+
+    H: without laws; laws: by nodes, (rows, nodes, *batch) each, None for none; weakness: w
+    factor: of S H S + Γ
+    """
+
+    H: Blocks
+    laws: Laws | None
+    weakness: Array | None
+    factor: Factor
+
+
+@struct
 class Jacobians:
     """How coordinates move bodies.
 
     parts: relative twists for unit speeds, world axes at the centre of mass of the first body, (6,
         rows, parts, *batch), as `CoordinatePlan` lists them
-    mass: M with the stiffness of the linear laws along coordinates
+    mass: M with the stiffness of the linear laws along coordinates, and its factor
     """
 
     parts: Array
-    mass: Blocks
+    mass: CoordinateFactor
 
 
 def jacobians(plan: CoordinatePlan, tree: Tree | None, poses: Pose, lone: Array) -> Jacobians:
@@ -274,7 +287,7 @@ def jacobians(plan: CoordinatePlan, tree: Tree | None, poses: Pose, lone: Array)
     S, rows, batch = _unit_twists(plan, tree, poses, lone), plan.rows, poses.p.shape[2:]
     first = np.array([first for first, _ in plan.ends])
     signs = jnp.asarray(plan.signs, S.dtype).reshape(1, *plan.signs.shape, *(1,) * len(batch))
-    parts = materialize(signs * _carried(plan, S, poses, plan.columns, first[plan.end]))
+    parts = materialize(signs * _twists_at(plan, S, poses, plan.columns, first[plan.end]))
     counts = len(plan.plan.order), len(plan.plan.row)
     mass = Blocks(*(jnp.zeros((rows, rows, n, *batch), S.dtype) for n in counts))
     if tree is not None:
@@ -286,7 +299,8 @@ def jacobians(plan: CoordinatePlan, tree: Tree | None, poses: Pose, lone: Array)
         along = jnp.broadcast_to(along, (len(along), *batch))
         along = plan.of_nodes(jnp.concatenate([free, along, rest]))
         mass = add_diagonal(plan.plan, mass, along)
-    return Jacobians(parts, materialize(_with_lone(plan, mass, lone)))
+    mass = materialize(_with_lone(plan, mass, lone))
+    return Jacobians(parts, factored_in_coordinates(plan, mass, None))
 
 
 def _unit_twists(plan: CoordinatePlan, tree: Tree | None, poses: Pose, lone: Array) -> Array:
@@ -299,16 +313,17 @@ def _unit_twists(plan: CoordinatePlan, tree: Tree | None, poses: Pose, lone: Arr
         unit = jnp.broadcast_to(unit, (6, 6, len(tree.plan.roots), *batch))
         S += [unit.reshape(6, -1, *batch), tree.S.reshape(6, -1, *tree.S.shape[3:])]
     if lone.shape[2]:
+        # Of the last component of all lone bodies.
         bodies = plan.body[plan.count - lone.shape[2] : plan.count]
         turn = quat_to_matrix(take(poses.q, bodies, 1))
         none = jnp.zeros_like(turn)
         upper, lower = (jnp.concatenate(x, axis=1) for x in ((turn, none), (none, turn)))
         S.append(jnp.concatenate([upper, lower]).reshape(6, -1, *turn.shape[3:]))
     S = [jnp.broadcast_to(x, (*x.shape[:2], *batch)) for x in S]
-    return jnp.concatenate([*S, jnp.zeros_like(S[0][:, :1])], axis=1)
+    return jnp.concatenate([*S, jnp.zeros((6, 1, *batch), S[0].dtype)], axis=1)
 
 
-def _carried(
+def _twists_at(
     plan: CoordinatePlan, S: Array, poses: Pose, columns: np.ndarray, to: np.ndarray
 ) -> Array:
     """Twists S of coordinates `columns`, (rows, n), at the centres of mass of bodies `to`, (n,)."""
@@ -341,7 +356,7 @@ def _of_tree(
     arm = _arms(plan, poses, members, first)
     moment = momentum[3:] - cross(arm, momentum[:3])
     momentum = materialize(jnp.concatenate([momentum[:3], moment]))
-    at_first = _carried(plan, S, poses, members, first)
+    at_first = _twists_at(plan, S, poses, members, first)
     within = stored(transposed_product)(at_first, momentum)
     carries = plan.carries[:, :, nodes]
     carries = carries.reshape(*carries.shape, *(1,) * (within.ndim - 3))
@@ -371,7 +386,7 @@ def _with_lone(plan: CoordinatePlan, H: Blocks, lone: Array) -> Blocks:
     return Blocks(add_at(H.diagonal, plan.lone, lone, 2), H.edges)
 
 
-def loaded(
+def with_loads(
     plan: CoordinatePlan, moving: Jacobians, ends: np.ndarray, K: Array, lone: Array | None
 ) -> Blocks:
     """M + Σ Jᵀ K J of some ends, with loads of the lone bodies.
@@ -379,7 +394,7 @@ def loaded(
     K: world axes at the first body, (6, 6, ends, *batch); lone: (6, 6, lone bodies, *batch), body
         axes, None for none
     """
-    place, H = np.full(len(plan.ends), -1), moving.mass
+    place, H = np.full(len(plan.ends), -1), moving.mass.H
     place[ends] = np.arange(len(ends))
     chosen = np.flatnonzero(place[plan.end] >= 0)
     if len(chosen):
@@ -398,29 +413,7 @@ def loaded(
     return H if lone is None else _with_lone(plan, H, lone)
 
 
-class OnNodes(NamedTuple):
-    """β and γ of the laws along the coordinates, for the nodes, (rows, nodes, *batch) each."""
-
-    β: Array
-    γ: Array
-
-
-@struct
-class CoordinateFactor:
-    """The factored matrix with laws along the coordinates.
-
-    H: without laws; laws: None for none; weakness: w; factor: of S H S + Γ
-    """
-
-    H: Blocks
-    laws: OnNodes | None
-    weakness: Array | None
-    factor: Factor
-
-
-def factored_in_coordinates(
-    plan: CoordinatePlan, H: Blocks, laws: OnNodes | None
-) -> CoordinateFactor:
+def factored_in_coordinates(plan: CoordinatePlan, H: Blocks, laws: Laws | None) -> CoordinateFactor:
     """The factor of a matrix of all coordinates."""
     exist = jnp.asarray(plan.exist, H.diagonal.dtype)
     exist = exist.reshape(*exist.shape, *(1,) * (H.diagonal.ndim - 3))
@@ -461,10 +454,8 @@ def moved_in_coordinates(
     return ν + root * y, λ - γ / root * y
 
 
-def mobilities_of_ends(
-    plan: CoordinatePlan, factor: CoordinateFactor, moving: Jacobians, ends: np.ndarray
-) -> Array:
-    """J M⁻¹ Jᵀ of some ends, (6, 6, ends, *batch); factor: of M."""
+def mobilities_of_ends(plan: CoordinatePlan, moving: Jacobians, ends: np.ndarray) -> Array:
+    """J M⁻¹ Jᵀ of some ends, (6, 6, ends, *batch)."""
     place = np.full(len(plan.ends), -1)
     place[ends] = np.arange(len(ends))
     parts, batch, nodes = moving.parts, moving.parts.shape[3:], plan.members.shape[1]
@@ -472,7 +463,7 @@ def mobilities_of_ends(
     several = int(plan.column.max()) + 1
     b = plan.column[:, :, None] == np.arange(several)
     b = jnp.asarray(b.reshape(*b.shape, *(1,) * len(batch)), parts.dtype)
-    each = jax.tree.map(lambda x: jnp.expand_dims(x, x.ndim - len(batch)), factor.factor)
+    each = jax.tree.map(lambda x: jnp.expand_dims(x, x.ndim - len(batch)), moving.mass.factor)
     inverse = solve(plan.plan, each, b).reshape(plan.rows, nodes * several, *batch)
     own = np.flatnonzero(place[plan.end] >= 0)
     together = plan.tree[plan.node[plan.late]] == plan.tree[plan.node[plan.early]]

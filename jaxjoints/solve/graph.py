@@ -1,10 +1,11 @@
 """The joint graph and the order in which its nodes are eliminated, computed once, in numpy.
 
-A node is a block of rows. It passes bodies: those that its rows act on, and with tree joints all
-bodies between these and their roots. Two nodes that pass the same body are neighbours, and a block
-of the matrix couples them. Eliminating a node connects its remaining neighbours (fill). Nodes that
-are not neighbours are eliminated together, as one level of a nested dissection: a chain of n nodes
-has about log₂ n levels. Loops are edges like others.
+A node of the graph is a block of rows: of one element, or of several small ones (`merged`). It
+passes bodies: those that its rows act on, and with tree joints all bodies between these and their
+roots. Two nodes that pass the same body are neighbours, and a block of the matrix couples them.
+Eliminating a node connects its remaining neighbours (fill). Nodes that are not neighbours are
+eliminated together, as one level of a nested dissection: a chain of n nodes has about log₂ n
+levels. Loops are edges like others.
 """
 
 from collections.abc import Sequence
@@ -141,8 +142,8 @@ def elimination_plan(
 
 
 def merged(nodes: tuple[tuple[int, ...], ...], heights: Sequence[int]) -> list[list[int]]:
-    """Nodes that have the same neighbours, together while they have `MERGED_ROWS` rows at most: one
-    block in place of many small ones.
+    """Groups of nodes with the same neighbours, each of `MERGED_ROWS` rows at most: one block in
+    place of many small ones.
     """
     found: dict[frozenset[int], list[list[int]]] = {}
     for node, neighbours in enumerate(_adjacency(nodes)):

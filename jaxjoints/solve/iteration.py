@@ -21,6 +21,7 @@ from .bounds import Laws, Potential, in_impact, likely, potential, value, widene
 from .newton_step import Point, between, newton_step, step_length
 from .problem import (
     SOLVED,
+    TOLERATED,
     Impulses,
     RowProblem,
     bare_laws,
@@ -195,7 +196,7 @@ def improved(
     problem: RowProblem, laws: Potential, at: Point, speed: Array, whole: Array
 ) -> tuple[Point, Array, Array]:
     """One Newton step, with a line search where not `whole`, (*batch); the speeds after it; and the
-    largest change of a speed in the whole step, (*batch).
+    largest change of a speed if the step had its whole length, (*batch).
     """
     system = problem, laws
     to = newton_step(system, system, at, speed)
@@ -241,8 +242,7 @@ def iterated(
         at = point.impulse, value(laws, point.positions)
         left, size = residual(problem, laws, at, speed)
         # Solved environments stay as they are, so that results do not depend on the batch. A step
-        # from a nearly solved point is taken only if it lowers the residual. Where a step changes
-        # speeds by rounding alone, further steps would not lower it either.
+        # from a nearly solved point is taken only if it lowers the residual.
         near = now.residual <= NEARLY_SOLVED[precision] * size
         worse = ~now.fresh & (left >= now.residual) & near
         taken = now.wanted & ~worse
@@ -252,8 +252,9 @@ def iterated(
         steps = now.steps + jnp.where(now.wanted, 1, 0)
         limit = jnp.asarray(limits)[now.number]
         least = SOLVED[precision] * size
-        ended = worse | (left <= least) | (~now.fresh & (change <= least)) | (steps >= limit)
-        ended &= now.wanted
+        # A step that changes speeds by rounding alone ends the pass if the residual is tolerated.
+        settled = ~now.fresh & (change <= least) & (left <= TOLERATED[precision] * size)
+        ended = now.wanted & (worse | settled | (left <= least) | (steps >= limit))
         ends = jax.tree.map(
             lambda all_, x: jnp.where(
                 _from(now.number, passes, all_) & _leading(now.wanted, all_), x[None], all_

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from ..algebra.places import looked_up, take
-from .coordinates import MOST, CoordinatePlan, coordinate_plan
+from .coordinates import CoordinatePlan, coordinate_plan
 from .graph import Plan, elimination_plan, merged
 from .tree import TreePlan
 
@@ -24,11 +24,13 @@ LONE = -2
 ROOTS = -1
 # Of a node that cannot stand on bodies.
 NEVER = -1
+# Relative motions of two free bodies.
+RELATIVE_MOTIONS = 6
 
 
 @dataclass(frozen=True)
 class Passing:
-    """The nodes whose rows pass the joints of a level, the roots, or lone bodies.
+    """The blocks whose rows pass the joints of a level, the roots, or lone bodies.
 
     place, block: of each pass its joint, and its block of rows, a place in the elimination order
     starts: passes at a body that a block acts on: (end of `Paths.ends_of_blocks`, pass)
@@ -106,8 +108,8 @@ class Paths:
     @cached_property
     def ends_of_blocks(self) -> tuple[tuple[int, int, tuple[tuple[int, int, int], ...]], ...]:
         """Each block and body that it acts on, with its rows there: (row of the block, row of its
-        node, place of the node in all sides after each other); a body comes again for rows that act
-        on it by a second side.
+        node, column of the node where the wrenches of all sides stand side by side). A body comes
+        again for rows that act on it by a second side.
         """
         found: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
         first = 0
@@ -150,6 +152,13 @@ class Paths:
             next(end for end in each if n not in self.on_pairs or end[2] == self._first(n))
             for n, each in enumerate(self.standing)
         ]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.tree, self.plan, self.blocks, self.sides, self.order, self.standing))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def alone(self, order: Sequence[int]) -> dict[int, int]:
         """For each node that stands on a single one of some bodies, the place of this body."""
@@ -224,11 +233,17 @@ def paths(
             together.setdefault(frozenset(ends[node]), []).append(node)
     for on in together.values():
         on[:] = [node for node in on if len(on) > beside[node]]
-    pairs = {tuple(ends[on[0]]): on for key, on in together.items() if on and len(key) == 2}
-    # Contacts of two bodies with more rows than the bodies have relative motions depend on each
-    # other. Else rows are as good, while there are fewer of them than coordinates.
+    pairs = {
+        tuple(ends[on[0]]): on
+        for key, on in together.items()
+        if on and len(key) == 2 and _moves(tree, *key)
+    }
+    # Rows of two bodies depend on each other where there are more of them than relative motions.
+    # Else they are as good as one matrix of all coordinates, while there are fewer of them.
     rows = {pair: sum(heights[node] for node in on) for pair, on in pairs.items()}
-    depend = any(rows[pair] > MOST or any(beside[n] for n in on) for pair, on in pairs.items())
+    depend = any(
+        rows[pair] > RELATIVE_MOTIONS or any(beside[n] for n in on) for pair, on in pairs.items()
+    )
     if not depend and sum(rows.values()) <= tree.size:
         pairs = {}
     stands = {node for key, on in together.items() for node in on if len(key) == 1}.union(
@@ -237,9 +252,11 @@ def paths(
     on_graph = [node for node in nodes if node not in stands]
     plan, alike = None, []
     if on_graph:
-        touched = [passed(tree, bodies[node]) or (-1, -1) for node in on_graph]
-        # Pairs connect trees.
-        touched = [(0,)] * len(on_graph) if pairs else touched
+        joined = _joined(tree, list(pairs))
+        touched = [
+            tuple({joined.get(body, body): 0 for body in passed(tree, bodies[node])}) or (-1, -1)
+            for node in on_graph
+        ]
         tall = [heights[node] for node in on_graph]
         alike = merged(tuple(touched), tall)
         plan = elimination_plan(
@@ -265,6 +282,7 @@ def paths(
         for i, node in enumerate(having):
             if node >= len(on_graph) and on[i] in free:
                 standing.setdefault(node - len(on_graph), []).append((side, i, on[i]))
+    position = {node: i for i, node in enumerate(order)}
     found = Paths(
         tree,
         (),
@@ -274,11 +292,34 @@ def paths(
         tuple(order),
         tuple(tuple(standing[node]) for node in sorted(standing)),
         tuple(
-            (on_bodies, tuple(order.index(node) - len(on_graph) for node in on))
+            (on_bodies, tuple(position[node] - len(on_graph) for node in on))
             for on_bodies, on in pairs.items()
         ),
     )
     return found if pairs else with_fields(found, passing=_passing(found))
+
+
+def _moves(tree: TreePlan, first: int, second: int) -> bool:
+    """Whether a coordinate moves one body relative to another one."""
+    placed = tree.order[len(tree.roots) :]
+    still = {body for body, count in zip(placed, tree.counts, strict=True) if not count}
+    return not {*passed(tree, [first])} ^ {*passed(tree, [second])} <= still
+
+
+def _joined(tree: TreePlan, pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """One number for all bodies of the trees that pairs join; nothing for bodies of other trees."""
+    of_tree: dict[int, set[int]] = {}
+    for body in free_bodies(tree):
+        of_tree.setdefault(passed(tree, [body])[-1], set()).add(body)
+    number: dict[int, int] = {}
+    for pair in pairs:
+        joined: set[int] = set()
+        for body in pair:
+            at = number.get(body)
+            own = of_tree[passed(tree, [body])[-1]]
+            joined |= own if at is None else {b for b, n in number.items() if n == at}
+        number |= dict.fromkeys(joined, tree.bodies + min(joined))
+    return number
 
 
 def _passing(way: Paths) -> tuple[tuple[int, Passing], ...]:

@@ -38,7 +38,6 @@ from .bounds import (
     widened,
 )
 from .forces import Bound
-from .graph import Plan
 from .paths import Paths
 
 # Regularization that makes redundant hard rows solvable: compliance as a share of the diagonal of
@@ -90,11 +89,6 @@ class RowStructure:
     def nodes(self) -> int:
         """How many nodes there are."""
         return self.along + self.way.nodes
-
-    @property
-    def plan(self) -> Plan | None:
-        """Elimination plan of the nodes of the graph, None where there are none."""
-        return self.way.plan
 
     @cached_property
     def hard(self) -> np.ndarray:

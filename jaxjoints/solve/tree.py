@@ -52,6 +52,7 @@ class TreePlan:
         bodies of the level before, or of the roots; -1 for a base of given motion
     bases: the base of each body of a level, a body or the world
     coordinates: of each level, the largest number of coordinates of a joint
+    counts: number of coordinates of each joint, level by level
     """
 
     bodies: int
@@ -60,6 +61,7 @@ class TreePlan:
     levels: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     bases: tuple[tuple[int, ...], ...]
     coordinates: tuple[int, ...]
+    counts: tuple[int, ...]
 
     @classmethod
     def of(cls, bodies: Sequence[bool], branches: Sequence[tuple[int, int, int]]) -> "TreePlan":
@@ -93,6 +95,7 @@ class TreePlan:
             ),
             bases=tuple(tuple(base for _, base, _ in at) for at in levels),
             coordinates=tuple(max(count for _, _, count in at) for at in levels),
+            counts=tuple(count for at in levels for _, _, count in at),
         )
 
     @cached_property
@@ -104,9 +107,7 @@ class TreePlan:
     @cached_property
     def size(self) -> int:
         """Number of coordinates of all bodies, six for each that no joint of the tree places."""
-        of_joints = zip(self.levels, self.coordinates, strict=True)
-        joints = sum(len(bodies) * count for (bodies, _), count in of_joints)
-        return 6 * (len(self.roots) + len(self.lone)) + joints
+        return 6 * (len(self.roots) + len(self.lone)) + sum(self.counts)
 
     @cached_property
     def before(self) -> np.ndarray:

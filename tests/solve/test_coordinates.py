@@ -30,11 +30,13 @@ def touching(name):
     tree = replace(tree, stiffness=jnp.where(has[..., None], tree.stiffness, 0.0))
     plan, count = tree.plan, tree.plan.bodies + 1
     free = [*plan.order, *plan.lone]
-    nodes = [(free[-1], free[0]), (free[0], -1), (free[-1], -1)]
+    loops = [(free[-1], free[0]), (free[1], -1), (free[0], free[2]), (free[2], -1)]
+    nodes = [*loops, (free[0], -1), (free[-1], -1)]
     nodes += [(a, b) for a in free for b in free if a != b]
-    beside = [NEVER] + [0] * (len(nodes) - 1)
+    beside = [NEVER] * len(loops) + [0] * (len(nodes) - len(loops))
     way = paths(plan, nodes, [ROWS] * len(nodes), beside, [True] * len(nodes))
-    assert way.coordinates is not None and way.graph == 1
+    # Contacts of bodies that cannot move relative to each other stay on the graph.
+    assert way.coordinates is not None and way.graph >= len(loops)
     p, q = (rng.normal(size=(n, count, BATCH)) for n in (3, 4))
     q = q / np.linalg.norm(q, axis=0)
     q[:, list(plan.order)] = quat_from_matrix(tree.turn)
@@ -94,6 +96,22 @@ def test_mobilities_are_the_diagonal(name):
     bodies, A, total = touching(name)
     found = np.asarray(mobility(bodies, ROWS, total)).reshape(-1, BATCH)
     np.testing.assert_allclose(found, np.einsum("iib->ib", A), atol=ROUNDING)
+
+
+@forests
+def test_mobilities_have_the_slope_of_differences(name):
+    bodies, _, total = touching(name)
+
+    @jax.jit
+    def sum_at(share):
+        grown = replace(bodies.tree, S=bodies.tree.S * share, arm=bodies.tree.arm * share)
+        poses = replace(bodies.poses, p=bodies.poses.p * share)
+        fields = {"tree": grown, "factor": eliminated(grown), "poses": poses}
+        return mobility(bodies_of_rows(**vars(bodies) | fields), ROWS, total).sum()
+
+    slope, h = jax.jit(jax.grad(sum_at))(1.0), 1e-6
+    difference = (sum_at(1.0 + h) - sum_at(1.0 - h)) / (2 * h)
+    np.testing.assert_allclose(slope, difference, rtol=1e-6)
 
 
 @forests

@@ -402,3 +402,24 @@ def test_a_pass_ends_where_rounding_lets_the_residual_fall_no_further():
     _, (steps, left) = jj.rollout(system, batch, dt=2e-3, steps=50, record=record)
     assert steps.mean() < 4.5
     assert left.max() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_ropes_that_share_a_load_pull_and_never_push(dtype):
+    """Five ropes hold a beam. Which of them carry it changes the impulses, but hardly any speed, so
+    the speeds alone must not end the solve.
+    """
+    for centre in (0.3, 1.6, 1.9):
+        world = jj.SystemBuilder()
+        beam = {"mass": 2.0, "inertia": (0.01, 1.0, 1.0), "com": (centre, 0.0, 0.0)}
+        world.body("beam", pose=(0.0, 0.0, 0.0), **beam)
+        for i, x in enumerate((-2.0, -1.0, 0.0, 1.0, 2.0)):
+            ends = {"frame_C": (x, 0.0, 0.0), "frame_D": (x, 0.0, 1.0)}
+            world.joint(f"{i}", jj.Rope(), child="beam", laws=jj.Limits(upper=1.0), **ends)
+        model = world.build()
+        system, state = single(model) if dtype == jnp.float32 else model
+        record = lambda _, info: (info.ok, info.limit_force)  # noqa: E731
+        _, (ok, force) = jj.rollout(system, state, dt=1e-3, steps=3, record=record)
+        assert ok.all()
+        assert (force <= 0).all()
+        np.testing.assert_allclose(-force.sum(1), 2.0 * 9.81, rtol=1e-4)

@@ -45,7 +45,7 @@ class Hinges:
         count = self.links + self.closed
         nodes = [(i, i - 1) for i in range(self.links)] + [(self.links - 1, -1)] * self.closed
         way = free_bodies(self.links, nodes, 6)
-        order = np.array(way.plan.order)
+        order = np.array(way.order)
         sides = [np.array([nodes[i][side] for i in order]) for side in (0, 1)]
         points, axes = self._placed(rng, count, batch)
         centre = (points[:, :-1] + points[:, 1:])[:, : self.links] / 2
