@@ -226,29 +226,8 @@ def paths(
     beside = stands_beside or [NEVER] * len(bodies)
     touches = touches or [False] * len(bodies)
     ends = [[body for body in sides if body in free] for sides in bodies]
-    together: dict[frozenset[int], list[int]] = {}
-    for node in nodes:
-        one, two = (len(ends[node]) == n for n in (1, 2))
-        if beside[node] != NEVER and (one or two and touches[node]):
-            together.setdefault(frozenset(ends[node]), []).append(node)
-    for on in together.values():
-        on[:] = [node for node in on if len(on) > beside[node]]
-    pairs = {
-        tuple(ends[on[0]]): on
-        for key, on in together.items()
-        if on and len(key) == 2 and _moves(tree, *key)
-    }
-    # Rows of two bodies depend on each other where there are more of them than relative motions.
-    # Else they are as good as one matrix of all coordinates, while there are fewer of them.
-    rows = {pair: sum(heights[node] for node in on) for pair, on in pairs.items()}
-    depend = any(
-        rows[pair] > RELATIVE_MOTIONS or any(beside[n] for n in on) for pair, on in pairs.items()
-    )
-    if not depend and sum(rows.values()) <= tree.size:
-        pairs = {}
-    stands = {node for key, on in together.items() for node in on if len(key) == 1}.union(
-        *pairs.values()
-    )
+    alone, pairs = _standing(tree, ends, heights, beside, touches)
+    stands = alone.union(*pairs.values())
     on_graph = [node for node in nodes if node not in stands]
     plan, alike = None, []
     if on_graph:
@@ -297,6 +276,38 @@ def paths(
         ),
     )
     return found if pairs else with_fields(found, passing=_passing(found))
+
+
+def _standing(
+    tree: TreePlan,
+    ends: Sequence[Sequence[int]],
+    heights: Sequence[int],
+    beside: Sequence[int],
+    touches: Sequence[bool],
+) -> tuple[set[int], dict[tuple[int, int], list[int]]]:
+    """The nodes that stand on one body, and for each pair of bodies the nodes that stand on it.
+
+    ends: of each node the bodies that impulses move; others: as in `paths`
+    """
+    together: dict[frozenset[int], list[int]] = {}
+    for node, on in enumerate(ends):
+        if beside[node] != NEVER and (len(on) == 1 or len(on) == 2 and touches[node]):
+            together.setdefault(frozenset(on), []).append(node)
+    for on in together.values():
+        on[:] = [node for node in on if len(on) > beside[node]]
+    alone = {node for bodies, on in together.items() for node in on if len(bodies) == 1}
+    pairs = {
+        tuple(ends[on[0]]): on
+        for bodies, on in together.items()
+        if on and len(bodies) == 2 and _moves(tree, *bodies)
+    }
+    # Rows of two bodies depend on each other where there are more of them than relative motions.
+    # Else they are as good as one matrix of all coordinates, while there are fewer of them.
+    rows = {pair: sum(heights[node] for node in on) for pair, on in pairs.items()}
+    depend = any(
+        rows[pair] > RELATIVE_MOTIONS or any(beside[n] for n in on) for pair, on in pairs.items()
+    )
+    return alone, pairs if depend or sum(rows.values()) > tree.size else {}
 
 
 def _moves(tree: TreePlan, first: int, second: int) -> bool:
