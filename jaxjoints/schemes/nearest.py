@@ -9,7 +9,8 @@ friction goes with the shares.
 
 An environment in which a contact that is left out would push, overlaps, or pushed in the last step
 takes the step with all contacts. This step is computed only if there is such an environment among
-those that a core steps together.
+those that a core steps together; the step with the nearest contacts only if there is one in which
+no such contact overlaps or pushed.
 
 Both steps are compiled, so systems with few contacts (`sets_of`) take all of them in every step,
 and so do GPUs, which step thousands of environments together.
@@ -141,24 +142,40 @@ def advanced(
     choices = [_choice(*each, state) for each in zip(sets, gaps, strict=True)]
     fewer = replace(mechanism, system=_fewer(system, choices))
     own, whole = (_numbers(layout(x.system)) for x in (fewer, mechanism))
-    contacts = zip(kinematics.contacts, choices, strict=True)
-    contacts = tuple(_few(at, choice) for at, choice in contacts)
-    forces = _in_layout(state.row_forces, whole, own, [choice.few for choice in choices])
-    at = replace(kinematics, contacts=contacts), replace(state, row_forces=forces)
-    new, info, twists = solve(fewer, *at)
-    forces = _in_layout(new.row_forces, own, whole, [choice.all for choice in choices])
-    force = _forces_of_all(fewer.system, system, choices, info.contact_force)
-    found = replace(new, row_forces=forces), replace(info, contact_force=force)
-    twists = jnp.concatenate([twists, jnp.zeros_like(twists[:, :1])], axis=1)
-    again = jnp.zeros(state.time.shape, bool)
+    of_choices = [choice.few for choice in choices], [choice.all for choice in choices]
     each = system.contacts, kinematics.contacts, gaps, choices, whole[-len(choices) :]
-    for group, contact, gap, choice, (_, rows) in zip(*each, strict=True):
-        if choice.alike:
-            pushed = jnp.abs(state.row_forces.bounds[:, rows[0]])
-            # Stored: XLA does not vectorize a kernel that both computes and reduces.
-            pushed = materialize(pushed).max(axis=0) > 0
-            push = _push(group, contact, twists, dt) | ~(gap > 0) | pushed
-            again |= choice.others(push)
+    # What only a group with contacts left out is asked for.
+    each = [part for part in zip(*each, strict=True) if part[3].alike]
+
+    def of_few():
+        contacts = zip(kinematics.contacts, choices, strict=True)
+        contacts = tuple(_few(at, choice) for at, choice in contacts)
+        forces = _in_layout(state.row_forces, whole, own, of_choices[0])
+        at = replace(kinematics, contacts=contacts), replace(state, row_forces=forces)
+        new, info, twists = solve(fewer, *at)
+        forces = _in_layout(new.row_forces, own, whole, of_choices[1])
+        force = _forces_of_all(fewer.system, system, choices, info.contact_force)
+        twists = jnp.concatenate([twists, jnp.zeros_like(twists[:, :1])], axis=1)
+        pushes = jnp.zeros(state.time.shape, bool)
+        for group, contact, _, choice, _ in each:
+            pushes |= choice.others(_push(group, contact, twists, dt))
+        return replace(new, row_forces=forces), replace(info, contact_force=force), pushes
+
+    touched = jnp.zeros(state.time.shape, bool)
+    for _, _, gap, choice, (_, rows) in each:
+        pushed = jnp.abs(state.row_forces.bounds[:, rows[0]])
+        # Stored: XLA does not vectorize a kernel that both computes and reduces.
+        pushed = materialize(pushed).max(axis=0) > 0
+        touched |= choice.others(pushed | ~(gap > 0))
+
+    # Traced once, for its shapes and for its values.
+    of_few = jax.jit(of_few)
+
+    def nothing():
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_few))
+
+    *found, pushes = jax.lax.cond(jnp.all(touched), nothing, of_few)
+    again, found = touched | pushes, tuple(found)
 
     def of_all():
         with_all = solve(mechanism, kinematics, state)[:2]

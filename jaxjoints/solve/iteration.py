@@ -253,7 +253,7 @@ def iterated(
         limit = jnp.asarray(limits)[now.number]
         least = SOLVED[precision] * size
         # A step that changes speeds by rounding alone ends the pass if the residual is tolerated.
-        settled = ~now.fresh & (change <= least) & (left <= TOLERATED[precision] * size)
+        settled = ~now.fresh & (change <= least) & (left <= TOLERATED[precision] * (1 + size))
         ended = now.wanted & (worse | settled | (left <= least) | (steps >= limit))
         ends = jax.tree.map(
             lambda all_, x: jnp.where(
@@ -267,9 +267,10 @@ def iterated(
             at = point.impulse, value(laws, point.positions)
             Λ = coordinate_rows(problem, point.impulse)
             if smoothing is None:
-                # Where a pass obeys all laws without floors, further passes would not change it.
+                # Where a pass obeys all laws without floors as well as with them, or up to rounding,
+                # further passes would not change it.
                 bare = bare_laws(problem, Λ, None, all_laws)
-                on &= residual(problem, bare, at, speed)[0] > least
+                on &= residual(problem, bare, at, speed)[0] > jnp.where(settled, left, least)
             given = chosen(on, next_given(settings, given, Λ, at[1], now.number), given)
             point = chosen(on, begun(laws_in(given), problem, at, speed), point)
         return _Iterate(

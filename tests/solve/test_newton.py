@@ -423,3 +423,35 @@ def test_ropes_that_share_a_load_pull_and_never_push(dtype):
         assert ok.all()
         assert (force <= 0).all()
         np.testing.assert_allclose(-force.sum(1), 2.0 * 9.81, rtol=1e-4)
+
+
+def test_a_loop_that_hardly_moves_takes_no_further_passes():
+    """Dampers of 1e5 N m s hold an arm that a loop closes, on a base with eight feet. Rounding of
+    the loop's rows is all that is left after two steps, and passes for friction do not lower it.
+    """
+    world = jj.SystemBuilder()
+    world.body("base", mass=20.0, inertia=(1.0, 1.0, 1.0), pose=(0.0, 0.0, 0.1))
+    lift = {"frame_D": (0.0, 0.0, 0.1), "laws": jj.Damping(1e11)}
+    world.joint("lift", jj.Slider((0.0, 0.0, 1.0)), child="base", **lift)
+    foot, ground = jj.shapes.Sphere(0.02), jj.shapes.HalfSpace()
+    soft = {"friction": 1.0, "stiffness": 2e4, "damping": 200.0}
+    for i in range(8):
+        angle = np.pi * i / 4
+        at = (0.3 * np.cos(angle), 0.3 * np.sin(angle), -0.08)
+        world.contact(f"foot {i}", foot, ground, child="base", frame_C=at, **soft)
+    link = "base"
+    for i in range(6):
+        world.body(f"link {i}", mass=1.0, inertia=(0.01, 0.01, 0.01), com=(0.1, 0.0, 0.0))
+        at = {"parent": link, "frame_D": (0.2, 0.0, 0.0 if i else 0.1)}
+        link, hinge = f"link {i}", jj.Hinge(np.roll((0.0, 0.0, 1.0), -i))
+        world.joint(f"hinge {i}", hinge, child=link, laws=jj.Damping(1e5), **at)
+    world.joint("loop", jj.Fixed(), child=link, tree=False, frame_D=(1.2, 0.0, 0.2))
+    system, state = world.build()
+    record = lambda state, info: (info.ok, info.iterations, state.velocity)  # noqa: E731
+    _, (ok, steps, velocity) = jj.rollout(
+        single(system), single(state), dt=2e-3, steps=50, record=record
+    )
+    assert ok.all()
+    assert steps.max() <= 3  # 6 where each pass is made
+    _, exact = jj.rollout(system, state, dt=2e-3, steps=50, record=record)
+    np.testing.assert_allclose(velocity, exact[2], atol=1e-7)
