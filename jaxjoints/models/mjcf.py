@@ -113,7 +113,8 @@ def load_mjcf(
     of force becomes an effort.
 
     A tendon with forces along it is a transmission of its name, or "tendon NAME" where a joint or
-    equality has this name. Activations of first order are `Model.activation`.
+    equality has this name; limits of a tendon along one joint are limits of the joint. Activations
+    of first order are `Model.activation`.
 
     Not read, and listed in one `LoadWarning`: spatial tendons, muscles, other actuators that are
     not affine in length, speed and control, site and body transmissions, flexes, skins, plugins,
@@ -601,6 +602,13 @@ class _Reader:
         if not any(weight for _, weight in weights):
             self.skip("TENDON", t, after=", whose coefficients add up to 0: it pulls nothing")
             return None
+        if len(weights) == 1 and all(isinstance(law, Limits) for law in laws):
+            # As limits of the joint they need no row of their own.
+            ((j, weight),) = weights
+            joint, i = assembly.coordinates[self.names["JOINT"][j]]
+            of_joint = [_of_coordinate(law, weight, i) for law in laws]
+            assembly.builder.add_law(joint, of_joint)
+            return None
         joints, (row,) = self._rows([weights], assembly)
         if name in self.names["JOINT"] or name in self.names["EQUALITY"]:
             name = f"tendon {name}"
@@ -774,6 +782,13 @@ def _spring(stiffness: float, rest: float, coordinate: int) -> Law:
 
 def _stop(lower: float, upper: float, stiffness: float, damping: float, coordinate: int) -> Law:
     return Limits(lower, upper, stiffness=stiffness, damping=damping, coordinate=coordinate)
+
+
+def _of_coordinate(stop: Limits, weight: float, coordinate: int) -> Law:
+    """The stop of a length weight * q as a stop of the coordinate q."""
+    ends = sorted((stop.lower / weight, stop.upper / weight))
+    soft = stop.stiffness * weight**2, stop.damping * weight**2
+    return _stop(*ends, *soft, coordinate)
 
 
 def _matrix(quaternion: np.ndarray) -> np.ndarray:

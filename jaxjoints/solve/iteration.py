@@ -267,8 +267,8 @@ def iterated(
             at = point.impulse, value(laws, point.positions)
             Λ = coordinate_rows(problem, point.impulse)
             if smoothing is None:
-                # Where a pass obeys all laws without floors as well as with them, or up to rounding,
-                # further passes would not change it.
+                # Where a pass obeys all laws as well without floors, or up to rounding, further
+                # passes would not change it.
                 bare = bare_laws(problem, Λ, None, all_laws)
                 on &= residual(problem, bare, at, speed)[0] > jnp.where(settled, left, least)
             given = chosen(on, next_given(settings, given, Λ, at[1], now.number), given)

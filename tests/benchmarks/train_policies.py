@@ -35,7 +35,7 @@ PPO = {
     **{"discounting": 0.99, "entropy_cost": 1e-2, "reward_scaling": 0.1, "seed": 0},
 }
 QUICK = {"learning_rate": 1e-3, "entropy_cost": 1e-3}
-HIDDEN = (64, 64)
+HIDDEN = (64, 64)  # of a policy, where its settings have no others
 # How each task is trained, and with which settings.
 SEARCHES = {
     "cart_pole": ("ppo", {"num_timesteps": 300_000} | QUICK),
@@ -158,9 +158,10 @@ def by_ppo(name, task, settings, clock, store):
             best = mean
             store(parameters, int(steps))
 
+    settings = dict(settings)
     factory = partial(
         networks.make_ppo_networks,
-        policy_hidden_layer_sizes=HIDDEN,
+        policy_hidden_layer_sizes=settings.pop("hidden", HIDDEN),
         value_hidden_layer_sizes=(128, 128),
         activation=jnp.tanh,
     )

@@ -25,6 +25,7 @@ from policies import load  # noqa: E402
 import jaxjoints as jj  # noqa: E402
 from jaxjoints import environments, learning, models, struct  # noqa: E402
 from jaxjoints.environments import Environment  # noqa: E402
+from jaxjoints.environments.humanoid import FILE  # noqa: E402
 
 EPISODES, FINER = 20, 4
 
@@ -93,11 +94,12 @@ def to_mujoco(task, state):
     """Positions and velocities of MuJoCo of a state of one robot."""
     q, v = state.q, jj.coordinate_speeds(task.system, state)
     if is_free(task):
-        turn = jj.Pose.rotation(state.quaternion[:, 0]).inverse()
-        place = state.position[:, 0], state.quaternion[:, 0]
-        # A free joint of MuJoCo has its angular velocity in the frame of the body.
-        speed = state.velocity[:, 0], turn.rotate(state.omega[:, 0])
-        q, v = (jnp.concatenate([*base, x]) for base, x in ((place, q), (speed, v)))
+        place, spin = jj.body_poses(task.system, state)[0], state.omega[:, 0]
+        # A free joint of MuJoCo has the velocity of the body's origin, and its angular velocity in
+        # the frame of the body.
+        origin = state.velocity[:, 0] + jnp.cross(spin, place.p - state.position[:, 0])
+        speed = origin, place.R.T @ spin
+        q, v = (jnp.concatenate([*base, x]) for base, x in (((place.p, place.q), q), (speed, v)))
     return q, v
 
 
@@ -106,12 +108,29 @@ def from_mujoco(task, q, v):
     base = {}
     if is_free(task):
         body, place = task.system.topology.bodies[0], jj.Pose(q[:3], q[3:7])
-        speed = jnp.concatenate([v[:3], place.rotate(v[3:6])])
+        spin = place.rotate(v[3:6])
+        centre = task.system.state(pose={body: place}).position[:, 0]
+        speed = jnp.concatenate([v[:3] + jnp.cross(spin, centre - place.p), spin])
         base = {"pose": {body: place}, "velocity": {body: speed}}
         q, v = q[7:], v[6:]
     places = {name: task.places(name) for name in task.system.topology.joints}
     q, speeds = ({name: x[at] for name, at in places.items()} for x in (q, v))
     return task.system.state(q=q, qd=speeds, **base), v
+
+
+def model_of(name, task):
+    """MuJoCo's model of the robot of a task: of the humanoid its file, else with hard contacts."""
+    if name != "humanoid":
+        return mujoco_model(task, float(task.dt))
+    import gymnasium
+
+    model = mujoco.MjModel.from_xml_path(str(Path(gymnasium.__file__).parent / FILE))
+    # As the task: implicit in dampers, and bodies that touch the floor alone.
+    model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+    model.geom_contype[:], model.geom_conaffinity[:] = floor, ~floor
+    model.body_contype[:] = model.body_conaffinity[:] = 2**31 - 1
+    return model
 
 
 def in_mujoco(task, model, act, length, episodes=EPISODES):
@@ -162,7 +181,7 @@ def stored(name, episodes):
     means = {}
     for finer in (1, FINER):
         one = jj.replace(task, dt=task.dt / finer, substeps=task.substeps * finer)
-        model = mujoco_model(one, float(one.dt))
+        model = model_of(name, one)
         means["jaxjoints", finer] = in_jaxjoints(one, act, task.limit, episodes).mean()
         means["MuJoCo", finer] = in_mujoco(one, model, act, task.limit, episodes).mean()
     return means
