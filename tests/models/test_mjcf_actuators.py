@@ -12,6 +12,7 @@ mujoco = pytest.importorskip("mujoco")
 import jaxjoints as jj  # noqa: E402
 from jaxjoints.laws.transmissions import PolynomialRelation, Weighted  # noqa: E402
 from jaxjoints.models import LoadError, LoadWarning, load_mjcf  # noqa: E402
+from jaxjoints.models.mjcf_softness import spring_of  # noqa: E402
 from support.accelerations import rates  # noqa: E402
 from support.mujoco_states import accelerations_of, state_of  # noqa: E402
 
@@ -213,14 +214,16 @@ def test_equalities_of_tendons_hold_as_in_mujoco():
 
 
 LIMITED = mechanism(
-    ("ab", "cd"),
+    ("ab", "cd", "e"),
     """<tendon>
       <fixed name="stop" limited="true" range="-0.1 0.15" margin="0.01"
         solreflimit="0.02 1" solimplimit="0.9 0.9 0.001">
         <joint joint="a" coef="0.5"/><joint joint="b" coef="-0.8"/></fixed>
       <fixed name="slack" stiffness="40" springlength="-0.1 0.1">
         <joint joint="c" coef="0.5"/><joint joint="d" coef="-0.8"/></fixed>
-    </tendon><actuator><motor joint="b"/><motor joint="c"/></actuator>""",
+      <fixed name="of one joint" limited="true" range="-0.06 0.3"
+        solreflimit="0.02 1" solimplimit="0.9 0.9 0.001"><joint joint="e" coef="-0.4"/></fixed>
+    </tendon><actuator><motor joint="b"/><motor joint="c"/><motor joint="e"/></actuator>""",
     STILL,
     more='damping="0.8" stiffness="1"',
 )
@@ -230,7 +233,7 @@ LIMITED = mechanism(
 def test_limits_and_slack_springs_of_tendons_rest_where_mujocos_do():
     model, m = read(LIMITED)
     system, state = model.build()
-    control = model.control(system, [-1.5, 2.0])
+    control = model.control(system, [-1.5, 2.0, 1.5])
     run = jax.jit(
         lambda s: jj.rollout(system, s, lambda _: control, dt=2e-3, steps=5000, record_every=5000)[
             0
@@ -238,11 +241,23 @@ def test_limits_and_slack_springs_of_tendons_rest_where_mujocos_do():
     )
     end = run(state)
     d = mujoco.MjData(m)
-    d.ctrl[:] = -1.5, 2.0
+    d.ctrl[:] = -1.5, 2.0, 1.5
     mujoco.mj_step(m, d, 10000)
     lengths = d.ten_length
-    assert lengths[0] > 0.141 and lengths[1] > 0.11
+    assert lengths[0] > 0.141 and lengths[1] > 0.11 and lengths[2] < -0.06
     np.testing.assert_allclose(end.q, d.qpos, atol=1e-6)
+
+
+def test_limits_of_a_tendon_along_one_joint_are_limits_of_the_joint():
+    system, _ = read(LIMITED)[0].build()
+    (stop,) = [law for law in system.joint("e").laws if isinstance(law, jj.Limits)]
+    np.testing.assert_allclose([stop.lower, stop.upper], [-0.75, 0.15])
+    # The stiffness along the tendon, times the square of its arm.
+    m = read(LIMITED)[1]
+    weight = m.tendon_invweight0[2]
+    k, _ = spring_of(m.tendon_solref_lim[2], m.tendon_solimp_lim[2], weight)
+    np.testing.assert_allclose(stop.stiffness, 0.4**2 * k)
+    assert system.topology.transmissions == ("stop", "slack")
 
 
 def test_laws_of_a_tendon_are_switched_off_by_flags():
