@@ -49,6 +49,7 @@ from ..algebra.spatial import Pose, over_mass
 from .cone import Turn
 from .coordinates import (
     CoordinateFactor,
+    CoordinatePlan,
     Jacobians,
     factored_in_coordinates,
     jacobians,
@@ -230,11 +231,8 @@ def _motion(
         push = [*on, *push]
         wanted = [jnp.zeros_like(on.roots), asked, *wanted]
 
-    def of_nodes(parts: Sequence[Array]) -> Array:
-        flat = [jnp.broadcast_to(x, (*x.shape[:2], *batch)).reshape(-1, *batch) for x in parts]
-        return plan.of_nodes(jnp.concatenate(flat))
-
-    ν, λ = moved_in_coordinates(plan, factor, of_nodes(push), of_nodes(wanted))
+    right = (_of_nodes(plan, x, batch) for x in (push, wanted))
+    ν, λ = moved_in_coordinates(plan, factor, *right)
     ends = np.cumsum([x.shape[0] * x.shape[1] for x in push])[:-1]
 
     def of_places(x: Array) -> list[Array]:
@@ -355,11 +353,19 @@ def _in_coordinates(
     batch = laws.β.shape[2:]
     ends = [6 * len(bodies.way.tree.roots), 6 * len(bodies.way.tree.lone)]
 
-    def of_nodes(x: Array, absent: float) -> Array:
+    def with_ends(x: Array, absent: float) -> Array:
         first, last = (jnp.full((n, *batch), absent, x.dtype) for n in ends)
-        return plan.of_nodes(jnp.concatenate([first, x.reshape(-1, *batch), last]))
+        return _of_nodes(plan, [first, x, last], batch)
 
-    return factored_in_coordinates(plan, H, Laws(of_nodes(laws.β, 1.0), of_nodes(laws.γ, 0.0)))
+    return factored_in_coordinates(plan, H, Laws(with_ends(laws.β, 1.0), with_ends(laws.γ, 0.0)))
+
+
+def _of_nodes(plan: CoordinatePlan, parts: Sequence[Array], batch: tuple[int, ...]) -> Array:
+    """Numbers of the roots, of the coordinates of joints, and of lone bodies, (…, *batch) each, as
+    numbers of the nodes of the plan.
+    """
+    flat = [jnp.broadcast_to(x, (*x.shape[: x.ndim - len(batch)], *batch)) for x in parts]
+    return plan.of_nodes(jnp.concatenate([x.reshape(-1, *batch) for x in flat]))
 
 
 def _at_ends(bodies: Bodies, ends: Sequence[tuple[int, int, int]]) -> Array:

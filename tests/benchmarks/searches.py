@@ -29,6 +29,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from hand import hand
 from trunk import trunk
 
 from jaxjoints import environments, learning
@@ -57,7 +58,7 @@ SWINGS = {
     "PPO": HOPPER | {"learning_rate": 3e-3},
     "evolution": {"rate": 5e-2, "envs": 256},
 }
-TASKS = "finger", "trunk", "stewart_platform", "four_bar_leg", "swing_up"
+TASKS = "finger", "hand", "trunk", "stewart_platform", "four_bar_leg", "swing_up"
 COLOURS = {"gradients": "#c03a2b", "PPO": "0.35", "evolution": "#2b6cb0"}
 TUNED = 1000  # the seed of tries
 
@@ -183,7 +184,8 @@ def tries(name, search):
 def trained(name, search, seed, number, seconds):
     """One training with the settings of a try."""
     settings = tries(name, search)[number]
-    task = trunk() if name == "trunk" else environments.make(name)
+    own = {"hand": hand, "trunk": trunk}
+    task = own[name]() if name in own else environments.make(name)
     rows, compiling = SEARCHES[search](task, seed, settings, seconds)
     training = {"task": name, "search": search, "seed": seed, "settings": number}
     training |= {"compilation": compiling, "rows": rows}
