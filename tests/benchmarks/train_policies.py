@@ -53,6 +53,11 @@ SEARCHES = {
         {"num_timesteps": 1_024_000, "num_evals": 6, "discounting": 0.98}
         | {"learning_rate": 4e-4, "entropy_cost": 3e-3},
     ),
+    "humanoid": (
+        "ppo",
+        {"num_timesteps": 5_632_000, "num_evals": 12, "hidden": (128, 128)}
+        | {"discounting": 0.98, "entropy_cost": 1e-3},
+    ),
     "ant": (
         "ppo",
         {"num_timesteps": 3_072_000, "num_evals": 16}
