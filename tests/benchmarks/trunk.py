@@ -47,11 +47,12 @@ class Trunk(environments.Environment):
 
 def tip(q):
     """Where angles (12,) put the tip [m]."""
-    place, link = jj.Pose.identity(dtype=q.dtype), jnp.asarray((0.0, 0.0, -LENGTH), q.dtype)
+    R, p = jnp.eye(3, dtype=q.dtype), jnp.zeros(3, q.dtype)
     for i, angle in enumerate(q):
         turn = jj.Pose.about_x(angle) if i % 2 else jj.Pose.about_y(angle)
-        place = place @ turn @ jj.Pose.translation(link)
-    return place.p
+        R = R @ turn.R
+        p = p - LENGTH * R[:, 2]
+    return p
 
 
 def trunk():
