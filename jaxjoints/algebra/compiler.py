@@ -1,4 +1,4 @@
-"""Ways around what XLA and JAX do badly, all of them, each with a switch.
+"""Ways around what XLA and JAX do badly, all of them. Each that changes programs has a switch.
 
 Every entry below says what goes wrong, the version of jaxlib where that was seen, and what the
 workaround gains. `tests/benchmarks/workarounds.py` measures the gains by means of `disabled`;
@@ -9,7 +9,7 @@ that lack it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial, reduce, wraps
 from typing import Any, TypeVar, cast
 
@@ -137,6 +137,18 @@ def once(function: F) -> F:
         return function(*arrays) if "once" in _disabled else call(*arrays)
 
     return cast(F, chosen)
+
+
+def named_mesh() -> AbstractContextManager:
+    """A context in which JAX's mesh of devices is the one it has anyway, but by name.
+
+    What JAX has traced without a mesh, it traces again when it differentiates: there the mesh is
+    one without axes, which its cache takes for another one (JAX 0.10). Trace programs within this
+    context.
+
+    Gains: without it the gradient of a rollout of a hinge is traced in 1.15 times the time.
+    """
+    return jax.sharding.use_abstract_mesh(jax.sharding.get_abstract_mesh())
 
 
 def quickly(

@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
+from .compiler import named_mesh
+
 F = TypeVar("F", bound=Callable)
 
 # When a compilation says what is compiled, and a search how far it is [s].
@@ -55,7 +57,8 @@ def compiled(
         def traced(*arguments: Any, **named: Any) -> Any:
             # Python runs it to trace a program, and no more once that is compiled.
             _begin()
-            return function(*arguments, **named)
+            with named_mesh():
+                return function(*arguments, **named)
 
         call = compiler(traced, **options)
 

@@ -148,7 +148,9 @@ def _advanced(
     return new, info, materialize(jnp.where(cause == Cause.NONE, failure, cause))
 
 
-_contained = jax.custom_jvp(_advanced)
+# A program within programs, so that JAX traces it once: for a step, for the rollout after it, and
+# for the derivative of either.
+_contained = jax.custom_jvp(jax.jit(_advanced))
 
 
 def _contained_jvp(primals: tuple, tangents: tuple) -> tuple:

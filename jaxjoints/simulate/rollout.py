@@ -16,6 +16,7 @@ from ..algebra.devices import computed_where, dealt_out, placement
 from ..algebra.options import brief, check_function
 from ..algebra.progress import compiled
 from ..algebra.pytree import map_trailing, replace
+from ..assembly.layout import layout
 from ..model.batch import batch_shape
 from ..model.kinematics import prepare
 from ..model.state import CONTROL_RANKS, STATE_RANKS, Control, Info, State, control_ranks
@@ -35,7 +36,7 @@ from .door import (
     read_count,
 )
 from .isolation import Policy, computed_again, isolated_step, sanitized
-from .loop import loop
+from .loop import loop, varying
 from .readout import Readout
 from .step import DEFAULT_SCHEME
 from .surface import measured
@@ -356,7 +357,12 @@ def _run(
         arrays = jax.tree.map(
             lambda x: jnp.repeat(x, counts.repeats, axis=0).reshape(shape + x.shape[1:]), controls
         )
-    start = (state, cause), info, course
+    # The time has no derivative by others, forces of the last step where the scheme remembers them.
+    names = ["position", "quaternion", "velocity", "omega", "q"]
+    names += ["row_forces"] if layout(system).remembers else []
+    start = {name: getattr(state, name) for name in names}, info
+    moving, info = varying(start, (mechanism, controls, course, dt, scheme))
+    start = (replace(state, **moving), cause), info, course
     (moved, _, course), records = loop(unit, start, arrays, counts.units, kept[0])
     final, _ = measured(scheme, mechanism, safe, moved, None)
     memory = None if course is None else course.memory

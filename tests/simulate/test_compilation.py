@@ -117,6 +117,27 @@ def test_a_session_goes_on_without_compilation():
     assert new[0] != value[0]
 
 
+@pytest.mark.parametrize("by", ["system", "control"])
+def test_a_gradient_traces_a_step_once_and_its_derivative_once(by):
+    traces = []
+
+    @jj.struct
+    class Counted(jj.SemiImplicitEuler):
+        def advance(self, *arguments):
+            traces.append(arguments)
+            return super().advance(*arguments)
+
+    system, state = build()
+
+    def loss(system, push):
+        control, options = jj.Control(effort=push), {"steps": STEPS, "scheme": Counted()}
+        return jj.rollout(system, state, control, dt=DT, **options)[0].q[0]
+
+    by = ("system", "control").index(by)
+    jax.jit(jax.grad(loss, by)).trace(system, jnp.zeros((STEPS, 1)))
+    assert len(traces) == 2
+
+
 def test_a_gradient_is_the_same_if_it_is_compiled_quickly():
     """The derivative of an angle by a mass, beside central differences."""
     system, state = build()

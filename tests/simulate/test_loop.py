@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxjoints.simulate.loop import loop
+from jaxjoints.simulate.loop import loop, varying
 
 ROUNDING = 1e-14
 STATE = jnp.linspace(0.5, 1.0, 3)
@@ -81,3 +81,29 @@ def test_segments_of_every_length_hold_one_program():
         return str(program).count("sin ")
 
     assert steps(7) == steps(6) == 1
+
+
+def test_a_loop_that_varies_with_others_has_the_same_slopes():
+    """Slopes by what the steps depend on, though NaN stands among it; integers pass through."""
+
+    def last(numbers, start):
+        (state, count), number = varying((start, jnp.arange(2)), numbers), numbers["gain"]
+        state, _ = loop(partial(swing, number), state, jnp.zeros(4), 4, 0)
+        return jnp.sum(state**2) + count.sum().astype(state.dtype)
+
+    numbers = {"else": jnp.full(2, jnp.nan), "gain": jnp.asarray(0.1), "count": jnp.asarray(3)}
+    for which in (0, (0, 1)):
+        found = jax.grad(last, which, allow_int=True)(numbers, STATE)
+        found = (found, None) if which == 0 else found
+        assert not found[0]["else"].any()
+        expected = jax.grad(lambda g, x: number_of(g, x), (0, 1))(numbers["gain"], STATE)
+        np.testing.assert_allclose(found[0]["gain"], expected[0], rtol=ROUNDING)
+        if which:
+            np.testing.assert_allclose(found[1], expected[1], rtol=ROUNDING)
+    along = jax.jvp(lambda x: last(numbers, x), (STATE,), (jnp.ones(3),))[1]
+    np.testing.assert_allclose(along, expected[1].sum(), rtol=ROUNDING)
+
+
+def number_of(gain, start):
+    state, _ = loop(partial(swing, gain), start, jnp.zeros(4), 4, 0)
+    return jnp.sum(state**2) + 1
