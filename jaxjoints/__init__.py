@@ -55,7 +55,7 @@ from .couplings.spherical import BallRotation
 from .couplings.surface import FixedAxis, PlanePoint, SegmentedPlanePoint
 from .laws import fields, transmissions
 from .laws.constraints import Constraint
-from .laws.contact import ContactFriction, ContactLimits, contact_laws
+from .laws.contact import ContactFriction, ContactLimits, ContactPyramid, contact_laws
 from .laws.drives import Armature, Effort, Motor, Servo
 from .laws.engagement import Engagement
 from .laws.friction import CoulombFriction, DryFriction
@@ -184,6 +184,7 @@ __all__ = [
     "ContactPoint",
     "ContactLimits",
     "ContactFriction",
+    "ContactPyramid",
     "contact_laws",
     # writing a coupling
     "Coupling",

@@ -8,7 +8,7 @@ from ..algebra.dense import multiply
 from ..algebra.places import looked_up, take
 from ..algebra.pytree import replace, struct
 from ..algebra.spatial import cross, over_mass
-from ..couplings.contact import DIRECTIONS
+from ..couplings.contact import DIRECTIONS, EDGES, NORMAL
 from ..laws.law import by_row_law
 from ..laws.limits import Limits
 from ..model.groups import JointGroup
@@ -206,7 +206,11 @@ def joint_impulses(
         members, n = np.array(group.members), len(group.members) if rows.wrenches else 0
         for direction in rows.held + rows.coordinates:
             Λ = impulse[rows.place(direction), node : node + n]
-            on_contacts = on_contacts.at[direction, members].set(Λ)
+            if direction in EDGES:
+                tangent, sign = EDGES[direction]
+                on_contacts = on_contacts.at[NORMAL, members].add(Λ)
+                Λ, direction = sign * group.edge_friction * Λ, tangent
+            on_contacts = on_contacts.at[direction, members].add(Λ)
         node += n
     gathered = (gather_coordinates(mechanism, parts, state) for parts in (law, limit))
     return JointImpulses(wrench, *gathered, values, forces, on_contacts)

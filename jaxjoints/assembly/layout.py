@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..couplings.contact import NORMAL
+from ..couplings.contact import EDGES, NORMAL
 from ..couplings.nonholonomic import extra_rows
-from ..laws.law import Law, by_row_law
+from ..laws.law import Law
 from ..model.articulation import Articulation
 from ..model.system import System
 from ..solve.forces import Bound, Hard, Latch, Linear
@@ -253,19 +253,20 @@ class _Group:
     @property
     def stands_beside(self) -> int:
         """`stands_beside` of `paths`. Nodes stand whose rows have bounded laws only: normals of
-        contacts, friction that follows a normal force, and that force. The floor of these laws is
-        not small.
+        contacts, friction that follows a normal force, and that force, or the edges of a pyramid of
+        friction. The floor of these laws is not small.
         """
         rows = self.rows
         bounded = {law.coordinate for law in self.laws if law.kind is Bound}
         follows = {law.coordinate for law in self.laws if law.normal is not None}
         normal = {law.normal for law in self.laws if law.normal is not None}
-        normal |= {NORMAL} if self.touches else set()
+        edges = bounded & set(EDGES)
+        normal |= (edges or {NORMAL}) if self.touches else set()
         others = [law for law in self.laws if law.kind is not Bound]
         coordinates = set(rows.coordinates)
         if rows.hard or others or not coordinates == bounded == follows | normal:
             return NEVER
-        return 0 if follows else HOLDING
+        return 0 if follows or edges else HOLDING
 
     @property
     def rows(self) -> GroupLayout:
@@ -282,9 +283,10 @@ class _Group:
 
 
 def _laws(laws: tuple[Law, ...]) -> tuple[_Law, ...]:
-    each = by_row_law(laws)
     return tuple(
-        _Law(law.coordinate, law.kind, law.two_sided, law.normal, law.across) for law in each
+        _Law(coordinate, law.kind, law.two_sided, law.normal, law.across)
+        for law in laws
+        for coordinate in law.along
     )
 
 

@@ -7,7 +7,7 @@ from ..algebra.compiler import is_traced, quickly
 from ..algebra.spatial import Pose
 from ..couplings.contact import DIRECTIONS, NORMAL, Contact, ContactGeometry, ContactPoint
 from ..couplings.shapes import Shape, candidates, no_gap_function
-from ..laws.contact import contact_laws
+from ..laws.contact import ContactPyramid, contact_laws
 from ..model.system import WORLD
 from .checks.joints import check_ends, read_switch, warn_of_mass_ratio
 from .checks.laws import read_laws
@@ -85,7 +85,14 @@ def add_contact(
 
 
 def _check_directions(owner: str, laws: Any) -> None:
-    """Raise ValueError for no law along the normal, and for one that holds a place elsewhere."""
+    """Raise ValueError for no law along the normal, for one that holds a place elsewhere, and for
+    laws beside a `ContactPyramid`.
+    """
+    if len(laws) > 1 and any(isinstance(law, ContactPyramid) for law in laws):
+        kinds = ", ".join(type(law).__name__ for law in laws)
+        raise ValueError(
+            f"{owner}: laws {kinds}: a ContactPyramid is stop and friction in one; give it alone"
+        )
     if not any(law.coordinate == NORMAL for law in laws):
         raise ValueError(
             f"{owner}: no law keeps its bodies apart; give one along the normal (coordinate "

@@ -16,6 +16,9 @@ from .wrench import check_axis
 # the tangents t₁ and t₂; rolling about these; spin about the normal.
 NORMAL, SLIP, ROLL, SPIN = 0, (1, 2), (3, 4), 5
 DIRECTIONS = 6
+# The edges n + μ t₁, n - μ t₁, n + μ t₂ and n - μ t₂ of a pyramid of friction, for rows of the
+# solver alone: by edge the tangent and its sign.
+EDGES = {6: (SLIP[0], 1), 7: (SLIP[0], -1), 8: (SLIP[1], 1), 9: (SLIP[1], -1)}
 # z of the normal across which tangents jump: off the normals of a box, and of a wall.
 TANGENTS_JUMP = -0.7
 
@@ -40,15 +43,20 @@ class ContactFrame:
             self.gap, T.apply(self.point), T.rotate(self.normal), T.rotate(self.tangent)
         )
 
-    def wrenches(self, directions: Sequence[int]) -> Array:
+    def wrenches(self, directions: Sequence[int], friction: Array | None = None) -> Array:
         """Wrenches of unit forces on the child along some directions, moments about the origin,
         shape (6, directions, *batch).
+
+        friction: μ of the `EDGES`, (*batch); None where they are not among the directions
         """
         n, t1 = jnp.broadcast_arrays(self.normal, self.tangent)
         t2, none = cross(n, t1), jnp.zeros_like(n)
         axes = {NORMAL: n, SPIN: n} | dict(zip((*SLIP, *ROLL), (t1, t2, t1, t2), strict=True))
 
         def wrench(k):
+            if k in EDGES:
+                tangent, sign = EDGES[k]
+                return wrench(NORMAL) + sign * friction[None] * wrench(tangent)
             if k in (*ROLL, SPIN):
                 return jnp.concatenate([none, axes[k]])
             return jnp.concatenate([axes[k], cross(self.point, axes[k])])

@@ -1,5 +1,7 @@
 """A torso on four legs of two hinges each, as in gymnasium and Brax."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,10 +66,16 @@ class Ant(Environment):
 
 
 @public
-def ant(*, stiffness: float | None = None, damping: float = 20.0) -> Ant:
+def ant(
+    *,
+    stiffness: float | None = None,
+    damping: float = 20.0,
+    cone: Literal["pyramid", "convex"] = "pyramid",
+) -> Ant:
     """A torso of 0.33 kg and legs of 0.1 kg, of gymnasium's sizes; 1 is 150 N m.
 
     stiffness, damping: of the ground [N/m, N s/m]; a stiffness of None makes it hard
+    cone: of friction, as in `contact`; "convex" is MuJoCo's friction
     """
     world = SystemBuilder()
     world.body("torso", mass=0.33, inertia=(0.01, 0.01, 0.015), pose=(0.0, 0.0, HEIGHT))
@@ -93,8 +101,7 @@ def ant(*, stiffness: float | None = None, damping: float = 20.0) -> Ant:
                 max_effort=150.0,
                 q=0.0 if hip else BENT,
             )
-        # As gymnasium's.
-        ground = {"friction": 1.0, "cone": "pyramid"} | soft
+        ground = {"friction": 1.0, "cone": cone} | soft
         foot = (0.4 * x, 0.4 * y, 0.0)
         world.contact(f"foot {i}", Sphere(0.08), HalfSpace(), child=name, frame_C=foot, **ground)
     system, start = world.build()

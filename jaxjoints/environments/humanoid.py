@@ -3,6 +3,7 @@
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -84,9 +85,11 @@ class Humanoid(Environment):
 
 
 @public
-def humanoid() -> Humanoid:
+def humanoid(*, cone: Literal["convex"] | None = None) -> Humanoid:
     """Gymnasium's humanoid.xml on its floor; 1 is 40 N m, 80 at knees, 120 at hips about y, 10 in
     arms.
+
+    cone: as in `load_mjcf`
 
     Raises: ImportError without gymnasium or mujoco: `pip install -e '.[gymnasium,mjcf]'` in the
         checkout.
@@ -99,7 +102,8 @@ def humanoid() -> Humanoid:
     with warnings.catch_warnings():
         # Cameras and lights are left out, and knees start 2° beyond their stops, as in gymnasium.
         warnings.simplefilter("ignore")
-        model = load_mjcf(Path(where.origin).parent / FILE, contacts=True, visuals=False)
+        path = Path(where.origin).parent / FILE
+        model = load_mjcf(path, contacts=True, cone=cone, visuals=False)
         system, start = model.build()
     names = {place: f"{place[0]}.{place[1]}" for place in model.coordinates.values()}
     # Of a motor, the coordinate that it drives and its moment where the control is 0.4.

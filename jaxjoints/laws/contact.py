@@ -14,7 +14,7 @@ from jax import Array
 from ..algebra.calls import public
 from ..algebra.pytree import replace, static, struct
 from ..algebra.renamed import renamed_fields
-from ..couplings.contact import NORMAL, ROLL, SLIP, SPIN
+from ..couplings.contact import EDGES, NORMAL, ROLL, SLIP, SPIN
 from ..solve.forces import Bound, zero_like
 from .law import CoordinateState, Law, check_numbers
 from .limits import Limits, located
@@ -134,6 +134,58 @@ class ContactFriction(Law):
         return check_numbers(self, "speed")
 
 
+@struct
+class ContactPyramid(ContactLimits):
+    """Stop and friction of a contact in one, as in MuJoCo: each edge of a pyramid is a stop.
+
+    Forces f ≥ 0 act along the edges n ± μ t₁ and n ± μ t₂. They keep the speed along each edge,
+    vₙ ± μ v₁ and vₙ ± μ v₂, at or above the speed that closes the gap. So |F₁| + |F₂| ≤ μ Fₙ.
+
+    The forces minimize one convex function, without passes for the bounds of friction. Surfaces
+    that stick obey Coulomb's law. Surfaces that slide do not: they separate at μ times their slip.
+    A ball without spin comes down at 1 m/s and moves sideways at 3 m/s, μ = 1. It leaves the ground
+    at 1 m/s upwards and 1 m/s sideways; by Coulomb's law it stays on the ground and moves at 2 m/s.
+    Take this law to compare with MuJoCo, and to train policies that are to run there.
+
+    friction: μ, the same along both tangents
+    stiffness, damping: of a soft contact [N/m, N s/m], of all edges together; cfm: along the normal
+    restitution, engagement, bounce_speed: not with edges; leave them out
+    Other fields: as in `ContactLimits`
+
+    Source: MuJoCo's documentation, Computation, pyramidal friction cones.
+
+    >>> ground = ContactPyramid(friction=1.0, erp=0.2, cfm=0.0)
+    >>> bounds = ground.force(CoordinateState(q=jnp.array(0.5), dt=jnp.array(0.125)))
+    >>> print(len(bounds), -bounds[0].bias)  # least speed along each edge: -0.5 m in 0.125 s
+    4 -4.0
+    """
+
+    friction: Array | float = 0.0
+    row_laws: ClassVar[int] = len(EDGES)
+
+    @property
+    def along(self) -> tuple[int, ...]:
+        """See `Law`: the edges."""
+        return tuple(EDGES)
+
+    def force(self, at: CoordinateState) -> tuple[Bound, ...]:
+        softness = self.stiffness, self.damping, self.erp, self.cfm, self.max_correction
+        options = {"speed": self.speed, "anticipate": self.anticipate}
+        stop = ContactLimits(self.lower, None, *softness, **options).force(at)
+        # Each edge bears a share of the normal force. A projection that held touched edges would
+        # hold the slip too.
+        compliance = self.row_laws * stop.compliance
+        return (replace(stop, compliance=compliance, violation=None),) * self.row_laws
+
+    def check(self) -> str | None:
+        given = [name for name in ("restitution", "engagement") if getattr(self, name) is not None]
+        if given or (np.asarray(self.bounce_speed) != 0).any():
+            return f"has {(*given, 'bounce_speed')[0]}, which edges do not offer; leave it out"
+        if self.coordinate != NORMAL:
+            return f"acts along edges about the normal; leave coordinate {self.coordinate} out"
+        return super().check()
+
+
 @public
 def contact_laws(
     *,
@@ -172,28 +224,30 @@ def contact_laws(
         False: once they touch, as in ODE. None: False with a `friction_force`, which acts at gaps
         ≤ 0, else True
     cone: "round" bounds the friction of both tangents together. "pyramid" bounds each by itself, as
-        ODE does: up to √2 times as much half-way between the tangents. None: a pyramid for two
-        numbers and with a `friction_force`, else round
+        ODE does: up to √2 times as much half-way between the tangents. "convex": as MuJoCo computes
+        friction, see `ContactPyramid`, with one number for both tangents and nothing but softness
+        and margin beside. None: a pyramid for two numbers and with a `friction_force`, else round
     owner: name in error messages
 
     >>> [type(law).__name__ for law in contact_laws(friction=0.5)]
     ['ContactLimits', 'ContactFriction', 'ContactFriction']
     """
+    softness = {"stiffness": stiffness, "damping": damping, "erp": erp, "cfm": cfm}
+    softness |= {"max_correction": max_correction, "speed": normal_speed}
+    bounces = {"restitution": restitution, "bounce_speed": bounce_speed}
+    if cone == "convex":
+        others = {"friction_force": friction_force, "rolling": rolling, "spinning": spinning}
+        others |= {"slip": slip, "surface_speed": surface_speed}
+        given = [name for name, x in others.items() if _any(*np.ravel(x))]
+        if given or np.ndim(friction):
+            what = ", ".join(given) if given else f"the second friction of {friction}"
+            raise ValueError(f"{owner}: leave out {what}; cone 'convex' has one friction alone")
+        acts = {"anticipate": anticipate is None or anticipate}
+        return (ContactPyramid(margin, friction=friction, **softness, **bounces, **acts),)
     box = _pair(owner, "friction_force", friction_force)
     anticipate = not _any(*box) if anticipate is None else anticipate
     laws: list[Law] = [
-        ContactLimits(
-            margin,
-            stiffness=stiffness,
-            damping=damping,
-            erp=erp,
-            cfm=cfm,
-            max_correction=max_correction,
-            restitution=restitution,
-            bounce_speed=bounce_speed,
-            speed=normal_speed,
-            anticipate=anticipate,
-        )
+        ContactLimits(margin, **softness, **bounces, anticipate=anticipate),
     ]
     slips, speeds = _pair(owner, "slip", slip), _pair(owner, "surface_speed", surface_speed)
     μ = _pair(owner, "friction", friction)
@@ -217,7 +271,7 @@ def contact_laws(
 def _is_round(owner: str, cone: str | None, friction: Any, force: Any, slip: Any) -> bool:
     """Whether both tangents share their bounds; ValueError for an unknown cone."""
     if cone not in (None, "round", "pyramid"):
-        raise ValueError(f"{owner}: cone {cone!r} must be 'round', 'pyramid' or None")
+        raise ValueError(f"{owner}: cone {cone!r} must be 'round', 'pyramid', 'convex' or None")
     alike = all(np.ndim(x) == 0 for x in (friction, force, slip))
     if cone == "round" and not alike:
         raise ValueError(

@@ -15,6 +15,7 @@ from ..algebra.spatial import Pose
 from ..couplings.contact import ContactGeometry
 from ..couplings.coupling import Coupling
 from ..laws.constraints import Constraint
+from ..laws.contact import ContactPyramid
 from ..laws.fields import Field
 from ..laws.law import Law
 from ..laws.softness import PhysicalSoftness
@@ -284,6 +285,11 @@ class ContactGroup(Group):
     def start(self) -> tuple[int, ...]:
         """Of each contact, the place of its gap among all."""
         return self.members
+
+    @property
+    def edge_friction(self) -> Array | None:
+        """μ of the `EDGES` along which laws act, (contacts, *batch); None where none does."""
+        return next((law.friction for law in self.laws if isinstance(law, ContactPyramid)), None)
 
 
 @struct

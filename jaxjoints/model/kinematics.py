@@ -484,7 +484,9 @@ def direction_wrenches(
     """`wrenches_on_bodies` of unit forces along some directions of a group's contacts."""
     of_child = contact.frame.seen_from(group.frame_C)
     of_parent = contact.frame.seen_from(contact.C_in_parent)
-    return of_child.wrenches(directions), -of_parent.wrenches(directions)
+    of_both, friction = (of_child, of_parent), group.edge_friction
+    on_child, on_parent = (frame.wrenches(directions, friction) for frame in of_both)
+    return on_child, -on_parent
 
 
 def direction_speeds(group: ContactGroup, contact: ContactKinematics, twist: Array) -> Array:

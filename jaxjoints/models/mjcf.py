@@ -70,6 +70,7 @@ def load_mjcf(
     *,
     roots: Iterable[str | os.PathLike] = (),
     contacts: bool | Literal["all"] = False,
+    cone: Literal["convex"] | None = None,
     merge_fixed: bool = True,
     visuals: bool = True,
     strict: bool = False,
@@ -107,7 +108,8 @@ def load_mjcf(
     which makes MuJoCo's stop softer in an impact, and the lower impedance near the surface, by
     which bodies rest up to some times as deep. Friction of contacts and friction loss stick; in
     MuJoCo they creep. Contacts have a round cone for "elliptic", and for "pyramidal" the same μ
-    along each tangent. Equality constraints are rigid, as joints of the builder are.
+    along each tangent, by Coulomb's law; see `cone`. Equality constraints are rigid, as joints of
+    the builder are.
 
     Several servos on one coordinate become one `Servo`; beside another servo, a servo with a limit
     of force becomes an effort.
@@ -132,17 +134,21 @@ def load_mjcf(
         `Model.notes` says how far the hull is off the mesh. Below a height field there is no base.
         `gap` acts as in the installed MuJoCo: from 3.9 on it does not change the motion; before 3.9
         geoms push within margin - gap
+    cone: "convex": friction as in MuJoCo, where what slides lifts (`ContactPyramid`), for contacts
+        with the same μ along both tangents, without spin and rolling. None: Coulomb's friction
     merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
     laws: as in `load_urdf`; a ball joint has the coordinates 0 to 2. A `Servo` in `laws` acts
         beside a servo of the file for the same joint, and `Control.target` sets both
 
     Raises: LoadError naming file, line and element as far as MuJoCo tells them; OSError for a file
         that cannot be opened; ImportError without the package mujoco; ValueError for other
-        `contacts`, for `laws` that match no joint, with near names, and for bad laws.
+        `contacts` or `cone`, for `laws` that match no joint, with near names, and for bad laws.
     Warns: LoadWarning.
     """
     if contacts not in (True, False, "all"):
         raise ValueError(f"contacts {contacts!r} must be True, False or 'all'")
+    if cone not in (None, "convex"):
+        raise ValueError(f"cone {cone!r} must be 'convex' or None")
     try:
         import mujoco
     except ImportError as error:
@@ -171,7 +177,7 @@ def load_mjcf(
         transmissions = reader.add_tendons(assembly, drives.of_tendons)
         reader.add_fluid(assembly)
         seen = reader.visuals(assembly) if visuals else ()
-        add_contacts(reader, assembly, contacts)
+        add_contacts(reader, assembly, contacts, convex=cone == "convex")
         reader.list_skipped(visuals)
         frames = dict(assembly.frames)
         frames |= reader.sites(assembly)

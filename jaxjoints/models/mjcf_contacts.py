@@ -20,22 +20,23 @@ ADDED_MARGINS, GAP_BEYOND_MARGIN = (3, 5), (3, 9)
 LEAST_FRICTION = 1e-5
 
 
-def add_contacts(reader: Any, assembly: Assembly, wanted: bool | str) -> None:
+def add_contacts(reader: Any, assembly: Assembly, wanted: bool | str, *, convex: bool) -> None:
     """Add the contacts of a `_Reader` of MJCF to the builder of an assembly.
 
     wanted: True for contacts with planes and height fields, and those of `<pair>`; "all" for those
         of all geoms that have a gap function; False for none, which are listed as skipped
+    convex: whether friction is that of a `ContactPyramid`
     """
     if not reader.disabled("CONTACT"):
-        _Contacts(reader, assembly).add(wanted)
+        _Contacts(reader, assembly, convex).add(wanted)
 
 
 class _Contacts:
     """Reads the contacts of MuJoCo's compiled model `m`."""
 
-    def __init__(self, reader: Any, assembly: Assembly):
+    def __init__(self, reader: Any, assembly: Assembly, convex: bool):
         self.reader, self.m, self.kind, self.report = reader, reader.m, reader.kind, reader.report
-        self.assembly = assembly
+        self.assembly, self.convex = assembly, convex
         self.names = reader.names["GEOM"]
         # Of each mesh that touches, once.
         self.hulls: dict[int, shapes.ConvexMesh | None] = {}
@@ -246,6 +247,15 @@ class _Contacts:
                 f"pair of geoms {names}: its friction {slides} differs along the tangents, so that "
                 "it is a pyramid in place of an elliptic cone"
             )
+        cone = "round" if elliptic and alike else "pyramid"
+        if self.convex and dimension == 3 and alike:
+            cone = "convex"
+        elif self.convex and dimension >= 3:
+            names = " and ".join(repr(self.names[g]) for g in (one, other))
+            self.report.notes.append(
+                f"pair of geoms {names}: friction {slides} and condim {dimension}, so that its "
+                f"friction is Coulomb's; cone 'convex' has one μ alone, of condim 3"
+            )
         return {
             "friction": (slides[0] if alike else slides) if dimension >= 3 else 0.0,
             "spinning": float(friction[2]) if dimension >= 4 else 0.0,
@@ -253,5 +263,5 @@ class _Contacts:
             "stiffness": stiffness,
             "damping": damping,
             "margin": margin,
-            "cone": "round" if elliptic and alike else "pyramid",
+            "cone": cone,
         }

@@ -5,47 +5,29 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
-from ..algebra.compiler import SYMBOLIC_ZEROS, SymbolicZero, scan
+from ..algebra.compiler import scan
 
 
-@jax.custom_jvp
 def varying(carry: Any, others: Any) -> Any:
     """`carry` as the start of a loop whose steps depend on `others` too.
 
     Its derivatives by `others` are arrays of zeros. Where the derivative of a carry is absent
     before the first step and present after it, JAX traces the loop once more.
     """
-    return carry
 
+    def numbers(tree):
+        return [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
 
-def _varying_jvp(primals: tuple, tangents: tuple) -> tuple:
-    carry, _ = primals
-    slopes, of_others = (jax.tree.leaves(x) for x in tangents)
-    present = [x for x in of_others if not _absent(x)]
-    if not present:
-        return carry, tangents[0]
-    one = present[0].ravel()[:1].sum()
-
-    def with_zero(x: Array, slope: Any) -> Any:
-        if not jnp.issubdtype(x.dtype, jnp.inexact):
-            return slope
-        # Zero times `one` may be NaN.
-        zero = jnp.where(False, one, jnp.zeros_like(one)).astype(x.dtype)
-        zero = jnp.broadcast_to(zero, x.shape)
-        return zero if _absent(slope) else slope + zero
-
-    leaves, structure = jax.tree.flatten(carry)
-    return carry, structure.unflatten(map(with_zero, leaves, slopes))
-
-
-def _absent(slope: Any) -> bool:
-    """Whether a tangent is no array of numbers; integers have tangents of the type float0."""
-    return isinstance(slope, SymbolicZero) or slope.dtype == jax.dtypes.float0
-
-
-varying.defjvp(_varying_jvp, symbolic_zeros=SYMBOLIC_ZEROS)
+    kinds = {x.dtype for x in numbers(carry)}
+    # XLA leaves out what is never chosen.
+    some = {
+        kind: sum((x.sum().astype(kind) for x in numbers(others)), jnp.zeros((), kind))
+        for kind in kinds
+    }
+    return jax.tree.map(
+        lambda x: jnp.where(False, some[x.dtype], x) if x.dtype in some else x, carry
+    )
 
 
 def loop(function: Callable, carry: Any, xs: Any, length: int, kept: int) -> tuple[Any, Any]:

@@ -92,4 +92,5 @@ def mujoco_model(task, timestep):
 
 def _of_ball(contact):
     """Friction of a contact, and radius of its ball."""
-    return contact.laws[1].friction, contact.geometry.shape_C.radius
+    friction = next(law.friction for law in contact.laws if hasattr(law, "friction"))
+    return friction, contact.geometry.shape_C.radius

@@ -154,7 +154,7 @@ def test_row_by_row_there_is_no_round_cone():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"cone": "oval"}, "cone 'oval' must be 'round', 'pyramid' or None"),
+        ({"cone": "oval"}, "cone 'oval' must be 'round', 'pyramid', 'convex' or None"),
         ({"friction": (0.4, 0.5), "cone": "round"}, "one friction, .* one number each, or cone="),
         ({"laws": [(1, 2)]}, "across=2 makes a round cone of two such laws alone"),
         ({"laws": [(1, 2), (2, 3)]}, "across=2 makes a round cone"),

@@ -178,3 +178,23 @@ def test_geoms_with_a_gap_push_where_they_do_in_mujoco(pair, margin, gap):
         states = system.state(pose={"ball": place})
     acceleration = jj.dynamics.accelerations(system, states).linear[2, 0]
     assert (np.asarray(acceleration) > 0).tolist() == pushed
+
+
+def test_friction_is_mujocos_where_that_is_asked_for():
+    told = "'floor' and 'roller': friction (1.0, 1.0) and condim 6"
+    text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1" condim="1"/>
+      <body pos="0 0 1"><freejoint/><geom name="ball" size="0.1" friction="1.5 0 0"/>
+        <geom name="slick" size="0.1" pos="1 0 0" condim="1"/>
+        <geom name="roller" size="0.1" pos="2 0 0" condim="6"/>
+      </body></worldbody></mujoco>"""
+    model = loaded(text, [told], contacts=True, cone="convex")
+    system, _ = model.build()
+    kinds = {name: type(system.contact(name).laws[0]) for name in system.topology.contacts}
+    assert kinds == {
+        "ball on floor": jj.ContactPyramid,
+        "slick on floor": jj.ContactLimits,
+        "roller on floor": jj.ContactLimits,
+    }
+    np.testing.assert_allclose(system.contact("ball on floor").laws[0].friction, 1.5)
+    with pytest.raises(ValueError, match="cone 'round' must be 'convex' or None"):
+        load_mjcf(text, contacts=True, cone="round")
