@@ -61,6 +61,7 @@ from .laws.engagement import Engagement
 from .laws.friction import CoulombFriction, DryFriction
 from .laws.law import CoordinateState, Law
 from .laws.limits import LimitForce, Limits, Lock
+from .laws.reference_acceleration import ReferenceAcceleration
 from .laws.softness import (
     Baumgarte,
     Bushing,
@@ -198,6 +199,7 @@ __all__ = [
     "Law",
     "CoordinateState",
     "Limits",
+    "ReferenceAcceleration",
     "Engagement",
     "LimitForce",
     "Lock",

@@ -14,7 +14,7 @@ from ..algebra.compiler import materialize
 from ..algebra.dense import multiply_transposed
 from ..algebra.places import take
 from ..algebra.pytree import map_trailing, replace, struct
-from ..couplings.contact import DIRECTIONS
+from ..couplings.contact import DIRECTIONS, EDGES, NORMAL
 from ..laws.law import CoordinateState, Law, by_row_law
 from ..laws.softness import Softness
 from ..model.groups import ConstraintGroup, ContactGroup, JointGroup, TransmissionGroup
@@ -278,6 +278,8 @@ def _contact_rows(
     enabled, gap = _enabled(group), contact.frame.gap[None]
     q = jnp.concatenate([gap, jnp.zeros((DIRECTIONS - 1, *gap.shape[1:]), gap.dtype)])
     speeds = _speeds(group, interval, partial(direction_speeds, group, contact))
+    if group.edge_friction is not None:
+        speeds = tuple(None if x is None else _with_edges(group, x) for x in speeds)
     # A control has no targets for contacts.
     places = contact_indices(mechanism.system, group)
     laws = _laws(group, places, q, speeds, interval, (None, None))
@@ -293,6 +295,13 @@ def _contact_rows(
         soft=False,
         on=enabled,
     )
+
+
+def _with_edges(group: ContactGroup, speeds: Array) -> Array:
+    """Speeds along all directions, and then along the `EDGES`, (10, contacts, *batch)."""
+    μ = group.edge_friction
+    edges = [speeds[NORMAL] + sign * μ * speeds[tangent] for tangent, sign in EDGES.values()]
+    return jnp.concatenate([speeds, jnp.stack(edges)])
 
 
 def _held(laws: tuple[tuple[Law, RowLaw], ...]) -> dict[int, Hard]:
@@ -339,12 +348,16 @@ def _laws(
     qd, free = speeds
     qd = jnp.zeros_like(q) if qd is None else qd
 
+    def speed_of(law):
+        one = set(law.along) == {law.coordinate}
+        return law.coordinate if one else np.array(law.along)
+
     def force(law):
         coordinate = CoordinateState(
             q=q[law.coordinate],
             dt=interval.dt if law.holds else _force_time(interval),
-            qd=qd[law.coordinate] if law.needs_speed else None,
-            free_speed=free[law.coordinate] if law.needs_speed and free is not None else None,
+            qd=qd[speed_of(law)] if law.needs_speed else None,
+            free_speed=free[speed_of(law)] if law.needs_speed and free is not None else None,
             target=None if target is None else target[law.coordinate],
             target_speed=None if speed is None else speed[law.coordinate],
             gap=None if law.normal is None else q[law.normal],

@@ -75,7 +75,7 @@ def ant(
     """A torso of 0.33 kg and legs of 0.1 kg, of gymnasium's sizes; 1 is 150 N m.
 
     stiffness, damping: of the ground [N/m, N s/m]; a stiffness of None makes it hard
-    cone: of friction, as in `contact`; "convex" is MuJoCo's friction
+    cone: of friction, as in `contact`; "convex": as in MuJoCo, where feet push once they touch
     """
     world = SystemBuilder()
     world.body("torso", mass=0.33, inertia=(0.01, 0.01, 0.015), pose=(0.0, 0.0, HEIGHT))
@@ -101,7 +101,7 @@ def ant(
                 max_effort=150.0,
                 q=0.0 if hip else BENT,
             )
-        ground = {"friction": 1.0, "cone": cone} | soft
+        ground = {"friction": 1.0, "cone": cone, "anticipate": cone != "convex"} | soft
         foot = (0.4 * x, 0.4 * y, 0.0)
         world.contact(f"foot {i}", Sphere(0.08), HalfSpace(), child=name, frame_C=foot, **ground)
     system, start = world.build()

@@ -3,7 +3,6 @@
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -85,11 +84,11 @@ class Humanoid(Environment):
 
 
 @public
-def humanoid(*, cone: Literal["convex"] | None = None) -> Humanoid:
+def humanoid(*, like_mujoco: bool = False) -> Humanoid:
     """Gymnasium's humanoid.xml on its floor; 1 is 40 N m, 80 at knees, 120 at hips about y, 10 in
     arms.
 
-    cone: as in `load_mjcf`
+    like_mujoco: as in `load_mjcf`
 
     Raises: ImportError without gymnasium or mujoco: `pip install -e '.[gymnasium,mjcf]'` in the
         checkout.
@@ -103,7 +102,7 @@ def humanoid(*, cone: Literal["convex"] | None = None) -> Humanoid:
         # Cameras and lights are left out, and knees start 2° beyond their stops, as in gymnasium.
         warnings.simplefilter("ignore")
         path = Path(where.origin).parent / FILE
-        model = load_mjcf(path, contacts=True, cone=cone, visuals=False)
+        model = load_mjcf(path, contacts=True, like_mujoco=like_mujoco, visuals=False)
         system, start = model.build()
     names = {place: f"{place[0]}.{place[1]}" for place in model.coordinates.values()}
     # Of a motor, the coordinate that it drives and its moment where the control is 0.4.

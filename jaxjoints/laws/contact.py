@@ -18,6 +18,7 @@ from ..couplings.contact import EDGES, NORMAL, ROLL, SLIP, SPIN
 from ..solve.forces import Bound, zero_like
 from .law import CoordinateState, Law, check_numbers
 from .limits import Limits, located
+from .reference_acceleration import ReferenceAcceleration
 
 
 @struct
@@ -48,11 +49,12 @@ class ContactLimits(Limits):
 
     @property
     def needs_speed(self) -> bool:
-        return self.restitution is not None or (self.speed is not None and self.anticipate)
+        return super().needs_speed or (self.speed is not None and self.anticipate)
 
     def force(self, at: CoordinateState) -> Bound:
         softness = self.stiffness, self.damping, self.erp, self.cfm, self.max_correction
         when = {"engagement": self.engagement, "anticipate": self.anticipate}
+        when |= {"reference": self.reference}
         stop = Limits(self.lower, None, *softness, **when).force(at)
         if self.restitution is None and self.speed is None:
             return stop
@@ -74,6 +76,8 @@ class ContactLimits(Limits):
     def check(self) -> str | None:
         if self.lower is None or self.upper is not None:
             return "keeps a gap above lower; leave upper out"
+        if self.reference is not None and self.speed is not None:
+            return "has reference and speed; its surface does not move outwards, give one"
         if self.engagement is not None and self.speed is not None:
             return "has engagement and speed; an engaged stop follows no surface, give one"
         if not (np.asarray(self.bounce_speed) >= 0).all():
@@ -170,12 +174,15 @@ class ContactPyramid(ContactLimits):
 
     def force(self, at: CoordinateState) -> tuple[Bound, ...]:
         softness = self.stiffness, self.damping, self.erp, self.cfm, self.max_correction
-        options = {"speed": self.speed, "anticipate": self.anticipate}
-        stop = ContactLimits(self.lower, None, *softness, **options).force(at)
+        options = {"speed": self.speed, "anticipate": self.anticipate, "reference": self.reference}
+        stop, n = ContactLimits(self.lower, None, *softness, **options), self.row_laws
+        speeds = [None] * n
+        if self.needs_speed:
+            speeds = jnp.broadcast_to(at.qd, (n, *at.q.shape))
+        edges = [stop.force(replace(at, qd=speed, free_speed=None)) for speed in speeds]
         # Each edge bears a share of the normal force. A projection that held touched edges would
         # hold the slip too.
-        compliance = self.row_laws * stop.compliance
-        return (replace(stop, compliance=compliance, violation=None),) * self.row_laws
+        return tuple(replace(x, compliance=n * x.compliance, violation=None) for x in edges)
 
     def check(self) -> str | None:
         given = [name for name in ("restitution", "engagement") if getattr(self, name) is not None]
@@ -205,6 +212,7 @@ def contact_laws(
     normal_speed: Any = None,
     margin: Any = 0.0,
     anticipate: bool | None = None,
+    reference: ReferenceAcceleration | None = None,
     cone: str | None = None,
     owner: str = "contact",
 ) -> tuple[Law, ...]:
@@ -223,6 +231,7 @@ def contact_laws(
     anticipate: True: push in the step in which bodies would touch, so that they do not overlap.
         False: once they touch, as in ODE. None: False with a `friction_force`, which acts at gaps
         ≤ 0, else True
+    reference: softness as in MuJoCo, in place of the others
     cone: "round" bounds the friction of both tangents together. "pyramid" bounds each by itself, as
         ODE does: up to √2 times as much half-way between the tangents. "convex": as MuJoCo computes
         friction, see `ContactPyramid`, with one number for both tangents and nothing but softness
@@ -233,7 +242,7 @@ def contact_laws(
     ['ContactLimits', 'ContactFriction', 'ContactFriction']
     """
     softness = {"stiffness": stiffness, "damping": damping, "erp": erp, "cfm": cfm}
-    softness |= {"max_correction": max_correction, "speed": normal_speed}
+    softness |= {"max_correction": max_correction, "speed": normal_speed, "reference": reference}
     bounces = {"restitution": restitution, "bounce_speed": bounce_speed}
     if cone == "convex":
         others = {"friction_force": friction_force, "rolling": rolling, "spinning": spinning}

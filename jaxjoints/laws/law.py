@@ -28,7 +28,8 @@ class CoordinateState:
     """The coordinate of a law at the start of a step, scalars.
 
     q: value at the start of the step [m or rad]; dt: length of the step [s]
-    qd: speed at the start of the step [m/s or rad/s], None unless the law `needs_speed`
+    qd: speed at the start of the step [m/s or rad/s], None unless the law `needs_speed`; of a law
+        `along` several coordinates the speed along each
     free_speed: speed at the end of the step without the force of any row; None for laws that read
         no speeds, and where impacts have no time of their own within the step
     target, target_speed: value and speed that the control asks for at the end of the step, None
@@ -130,7 +131,7 @@ def check_numbers(law: Law, *signed: str) -> str | None:
     signed: fields of any sign; the builder checks the sign of other fields
     """
     for name, value in vars(law).items():
-        if name in ("coordinate", "normal", "across", "engagement"):
+        if name in ("coordinate", "normal", "across", "engagement", "reference"):
             continue
         if value is None or isinstance(value, bool):
             continue

@@ -1,5 +1,6 @@
 """Limits: stops, smooth limit forces and locks."""
 
+from dataclasses import field
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from ..algebra.pytree import replace, static, struct
 from ..solve.forces import Bound, Hard, Latch, Linear, Rebound, zero_like
 from .engagement import Engagement
 from .law import CoordinateState, Law, check_numbers
+from .reference_acceleration import ReferenceAcceleration
 from .softness import spring_softness
 
 # Rebound below which a coordinate stays on its stop, as a share of the speed that forces give in a
@@ -42,6 +44,8 @@ class Limits(Law):
     restitution: e in [0, 1]. None: the step that would pass a bound ends on it
     engagement: an `Engagement` decides when the stop acts; `erp` and projections correct the
         violation beyond its tolerance, and `anticipate` has no effect. Or None
+    reference: a `ReferenceAcceleration`, the softness of MuJoCo's stops, in place of the others; it
+        acts once the bound is passed. Or None
     anticipate: True: the stop acts in the step that would pass it. False: the stop acts once it is
         passed at the start of a step, as in ODE
 
@@ -64,6 +68,7 @@ class Limits(Law):
     max_correction: Array | float | None = 10.0
     restitution: Array | float | None = None
     engagement: Engagement | None = None
+    reference: ReferenceAcceleration | None = field(default=None, kw_only=True)
     coordinate: int = static(default=0, kw_only=True)
     anticipate: bool = static(default=True, kw_only=True)
     kind: ClassVar[type] = Bound
@@ -71,12 +76,12 @@ class Limits(Law):
 
     @property
     def needs_speed(self) -> bool:
-        return self.restitution is not None
+        return self.restitution is not None or self.reference is not None
 
     @property
     def holds(self) -> bool:
         """See `Law.holds`: a soft stop is a spring."""
-        return self.stiffness is None
+        return self.stiffness is None and self.reference is None
 
     @property
     def row_laws(self) -> int:
@@ -105,6 +110,10 @@ class Limits(Law):
     def _stop(self, at: CoordinateState, gap: Array, sign: float) -> Bound:
         """The stop at one bound; gap: distance to the bound, < 0 past it; sign: of its push."""
         q, dt = at.q, at.dt
+        if self.reference is not None:
+            goal, compliance = self.reference.over(gap, sign * at.qd, dt)
+            present, apart = (gap < 0).astype(q.dtype), jnp.full_like(q, jnp.inf)
+            return Bound(sign * jnp.ones_like(q), -goal, compliance, present, violation=apart)
         soft = self.stiffness is not None
         if soft:
             erp, cfm = spring_softness(self.stiffness, self.damping, dt)
@@ -154,6 +163,16 @@ class Limits(Law):
         soft = self.stiffness is not None or self.damping is not None
         if soft and (self.erp is not None or self.cfm is not None):
             return "has both stiffness/damping and erp/cfm; give one pair"
+        if self.reference is not None:
+            if not isinstance(self.reference, ReferenceAcceleration):
+                return f"reference {self.reference} must be a ReferenceAcceleration, or None"
+            others = "stiffness", "damping", "erp", "cfm", "restitution", "engagement"
+            given = [name for name in others if getattr(self, name) is not None]
+            if given:
+                return f"has reference and {given[0]}; a stop has one softness, give one"
+            problem = self.reference.check()
+            if problem:
+                return problem
         if self.engagement is not None:
             if not isinstance(self.engagement, Engagement):
                 return f"engagement {self.engagement} must be an Engagement, or None"

@@ -14,6 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..algebra.calls import public
+from ..algebra.options import check_switch
+from ..algebra.pytree import replace
 from ..build.builder import SystemBuilder
 from ..couplings.linear import Slider
 from ..couplings.rigid import Fixed
@@ -43,7 +45,7 @@ from .geometry import (
 from .mechanism import IDENTITY, Assembly, Connection, Frame, Laws, Link, product
 from .mjcf_actuators import read_actuators
 from .mjcf_contacts import add_contacts
-from .mjcf_softness import spring_of
+from .mjcf_softness import softness
 from .mjcf_source import Prepared
 from .model import Model
 from .report import Report
@@ -70,7 +72,7 @@ def load_mjcf(
     *,
     roots: Iterable[str | os.PathLike] = (),
     contacts: bool | Literal["all"] = False,
-    cone: Literal["convex"] | None = None,
+    like_mujoco: bool = False,
     merge_fixed: bool = True,
     visuals: bool = True,
     strict: bool = False,
@@ -106,9 +108,9 @@ def load_mjcf(
     largest impedance d of `solimp`: the same decay and, where the depth exceeds the width of
     `solimp`, the same depth at rest, also with pyramids of friction. Left out are the inertia,
     which makes MuJoCo's stop softer in an impact, and the lower impedance near the surface, by
-    which bodies rest up to some times as deep. Friction of contacts and friction loss stick; in
-    MuJoCo they creep. Contacts have a round cone for "elliptic", and for "pyramidal" the same μ
-    along each tangent, by Coulomb's law; see `cone`. Equality constraints are rigid, as joints of
+    which bodies rest up to some times as deep; see `like_mujoco`. Friction of contacts and friction
+    loss stick; in MuJoCo they creep. Contacts have a round cone for "elliptic", and for "pyramidal"
+    the same μ along each tangent, by Coulomb's law. Equality constraints are rigid, as joints of
     the builder are.
 
     Several servos on one coordinate become one `Servo`; beside another servo, a servo with a limit
@@ -134,21 +136,21 @@ def load_mjcf(
         `Model.notes` says how far the hull is off the mesh. Below a height field there is no base.
         `gap` acts as in the installed MuJoCo: from 3.9 on it does not change the motion; before 3.9
         geoms push within margin - gap
-    cone: "convex": friction as in MuJoCo, where what slides lifts (`ContactPyramid`), for contacts
-        with the same μ along both tangents, without spin and rolling. None: Coulomb's friction
+    like_mujoco: limits and contacts give way as in MuJoCo (`ReferenceAcceleration`), and what
+        slides lifts (`ContactPyramid`), where contacts have the same μ along both tangents, without
+        spin and rolling; for policies that are to run in MuJoCo
     merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
     laws: as in `load_urdf`; a ball joint has the coordinates 0 to 2. A `Servo` in `laws` acts
         beside a servo of the file for the same joint, and `Control.target` sets both
 
     Raises: LoadError naming file, line and element as far as MuJoCo tells them; OSError for a file
         that cannot be opened; ImportError without the package mujoco; ValueError for other
-        `contacts` or `cone`, for `laws` that match no joint, with near names, and for bad laws.
+        `contacts`, for `laws` that match no joint, with near names, and for bad laws.
     Warns: LoadWarning.
     """
     if contacts not in (True, False, "all"):
         raise ValueError(f"contacts {contacts!r} must be True, False or 'all'")
-    if cone not in (None, "convex"):
-        raise ValueError(f"cone {cone!r} must be 'convex' or None")
+    check_switch("load_mjcf", "like_mujoco", like_mujoco)
     try:
         import mujoco
     except ImportError as error:
@@ -163,7 +165,7 @@ def load_mjcf(
         if root.tag != "mujoco":
             raise root.error("is no MJCF; its outermost element must be 'mujoco'")
         spec, compiled = _compiled(mujoco, Prepared(root, folder, roots, sizes, report))
-        reader = _Reader(mujoco, spec, compiled, name, report, sizes)
+        reader = _Reader(mujoco, spec, compiled, name, report, sizes, like_mujoco)
         if builder is None:
             gravity = compiled.opt.gravity * (not reader.disabled("GRAVITY"))
             with refusing(partial(LoadError, source=name, element="option")):
@@ -177,7 +179,7 @@ def load_mjcf(
         transmissions = reader.add_tendons(assembly, drives.of_tendons)
         reader.add_fluid(assembly)
         seen = reader.visuals(assembly) if visuals else ()
-        add_contacts(reader, assembly, contacts, convex=cone == "convex")
+        add_contacts(reader, assembly, contacts, like_mujoco=like_mujoco)
         reader.list_skipped(visuals)
         frames = dict(assembly.frames)
         frames |= reader.sites(assembly)
@@ -243,8 +245,16 @@ class _Reader:
     """Reads MuJoCo's compiled model `m`; its specification knows the lines of the file."""
 
     def __init__(
-        self, mujoco: Any, spec: Any, m: Any, source: str, report: Report, limits: FileLimits
+        self,
+        mujoco: Any,
+        spec: Any,
+        m: Any,
+        source: str,
+        report: Report,
+        limits: FileLimits,
+        like_mujoco: bool,
     ):
+        self.softness = partial(softness, like_mujoco=like_mujoco)
         self.mujoco, self.m, self.source, self.report = mujoco, m, source, report
         self.kind = {
             name: int(value)
@@ -459,8 +469,9 @@ class _Reader:
             else:
                 lower, upper = (float(x) for x in m.jnt_range[j])
                 margin = float(m.jnt_margin[j])
-                soft = spring_of(m.jnt_solref[j], m.jnt_solimp[j], float(m.dof_invweight0[dof]))
-                laws.append(partial(_stop, lower + margin, upper - margin, *soft))
+                weight = float(m.dof_invweight0[dof])
+                soft = self.softness(m.jnt_solref[j], m.jnt_solimp[j], weight)
+                laws.append(partial(_stop, lower + margin, upper - margin, soft))
         for field in ("dof_dampingpoly", "dof_plasticity"):
             if self.optional(field)[dof : dof + 1].any():
                 self.skip("JOINT", j, f"{field[4:]} of ")
@@ -645,8 +656,8 @@ class _Reader:
             margin = float(m.tendon_margin[t])
             low, high = (float(x) for x in m.tendon_range[t])
             weight = float(m.tendon_invweight0[t])
-            k, d = spring_of(m.tendon_solref_lim[t], m.tendon_solimp_lim[t], weight)
-            laws.append(Limits(low + margin, high - margin, stiffness=k, damping=d))
+            soft = self.softness(m.tendon_solref_lim[t], m.tendon_solimp_lim[t], weight)
+            laws.append(Limits(low + margin, high - margin, **soft))
         return laws
 
     def add_fluid(self, assembly: Assembly) -> None:
@@ -786,15 +797,19 @@ def _spring(stiffness: float, rest: float, coordinate: int) -> Law:
     return SpringDamper(stiffness, rest=rest, coordinate=coordinate)
 
 
-def _stop(lower: float, upper: float, stiffness: float, damping: float, coordinate: int) -> Law:
-    return Limits(lower, upper, stiffness=stiffness, damping=damping, coordinate=coordinate)
+def _stop(lower: float, upper: float, soft: dict[str, Any], coordinate: int) -> Law:
+    return Limits(lower, upper, **soft, coordinate=coordinate)
 
 
 def _of_coordinate(stop: Limits, weight: float, coordinate: int) -> Law:
     """The stop of a length weight * q as a stop of the coordinate q."""
-    ends = sorted((stop.lower / weight, stop.upper / weight))
-    soft = stop.stiffness * weight**2, stop.damping * weight**2
-    return _stop(*ends, *soft, coordinate)
+    ends, square = sorted((stop.lower / weight, stop.upper / weight)), weight**2
+    if stop.reference is None:
+        soft = {"stiffness": stop.stiffness * square, "damping": stop.damping * square}
+    else:
+        width, inverse = stop.reference.width / abs(weight), stop.reference.inverse_inertia / square
+        soft = {"reference": replace(stop.reference, width=width, inverse_inertia=inverse)}
+    return _stop(*ends, soft, coordinate)
 
 
 def _matrix(quaternion: np.ndarray) -> np.ndarray:

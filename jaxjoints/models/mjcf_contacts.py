@@ -10,7 +10,7 @@ from ..couplings import shapes
 from ..model.system import WORLD
 from .errors import refusing
 from .mechanism import Assembly
-from .mjcf_softness import LEAST, spring_of
+from .mjcf_softness import LEAST
 from .touching import read_hull
 
 # Versions of MuJoCo from which on the margins of two geoms are added, where the larger one counted,
@@ -20,23 +20,23 @@ ADDED_MARGINS, GAP_BEYOND_MARGIN = (3, 5), (3, 9)
 LEAST_FRICTION = 1e-5
 
 
-def add_contacts(reader: Any, assembly: Assembly, wanted: bool | str, *, convex: bool) -> None:
+def add_contacts(reader: Any, assembly: Assembly, wanted: bool | str, *, like_mujoco: bool) -> None:
     """Add the contacts of a `_Reader` of MJCF to the builder of an assembly.
 
     wanted: True for contacts with planes and height fields, and those of `<pair>`; "all" for those
         of all geoms that have a gap function; False for none, which are listed as skipped
-    convex: whether friction is that of a `ContactPyramid`
+    like_mujoco: with MuJoCo's softness and, of one μ alone, its friction
     """
     if not reader.disabled("CONTACT"):
-        _Contacts(reader, assembly, convex).add(wanted)
+        _Contacts(reader, assembly, like_mujoco).add(wanted)
 
 
 class _Contacts:
     """Reads the contacts of MuJoCo's compiled model `m`."""
 
-    def __init__(self, reader: Any, assembly: Assembly, convex: bool):
+    def __init__(self, reader: Any, assembly: Assembly, like_mujoco: bool):
         self.reader, self.m, self.kind, self.report = reader, reader.m, reader.kind, reader.report
-        self.assembly, self.convex = assembly, convex
+        self.assembly, self.like_mujoco = assembly, like_mujoco
         self.names = reader.names["GEOM"]
         # Of each mesh that touches, once.
         self.hulls: dict[int, shapes.ConvexMesh | None] = {}
@@ -237,7 +237,7 @@ class _Contacts:
             μ = max(float(friction[0]), LEAST_FRICTION)
             inverse *= 1 + μ**2
             share = μ**2 / (max(float(m.opt.impratio), LEAST) * (dimension - 1))
-        stiffness, damping = spring_of(solref, solimp, inverse, share)
+        soft = self.reader.softness(solref, solimp, inverse, share)
         slides, rolls = (tuple(float(x) for x in friction[at]) for at in ([0, 1], [3, 4]))
         alike = slides[0] == slides[1]
         elliptic = m.opt.cone == int(self.reader.mujoco.mjtCone.mjCONE_ELLIPTIC)
@@ -248,20 +248,19 @@ class _Contacts:
                 "it is a pyramid in place of an elliptic cone"
             )
         cone = "round" if elliptic and alike else "pyramid"
-        if self.convex and dimension == 3 and alike:
+        if self.like_mujoco and dimension == 3 and alike:
             cone = "convex"
-        elif self.convex and dimension >= 3:
+        elif self.like_mujoco and dimension >= 3:
             names = " and ".join(repr(self.names[g]) for g in (one, other))
             self.report.notes.append(
                 f"pair of geoms {names}: friction {slides} and condim {dimension}, so that its "
-                f"friction is Coulomb's; cone 'convex' has one μ alone, of condim 3"
+                "friction is Coulomb's; MuJoCo's is offered for one μ alone, of condim 3"
             )
         return {
             "friction": (slides[0] if alike else slides) if dimension >= 3 else 0.0,
             "spinning": float(friction[2]) if dimension >= 4 else 0.0,
             "rolling": (rolls[0] if rolls[0] == rolls[1] else rolls) if dimension >= 6 else 0.0,
-            "stiffness": stiffness,
-            "damping": damping,
+            **soft,
             "margin": margin,
             "cone": cone,
         }

@@ -12,7 +12,7 @@ mujoco = pytest.importorskip("mujoco")
 import jaxjoints as jj  # noqa: E402
 from jaxjoints.laws.transmissions import PolynomialRelation, Weighted  # noqa: E402
 from jaxjoints.models import LoadError, LoadWarning, load_mjcf  # noqa: E402
-from jaxjoints.models.mjcf_softness import spring_of  # noqa: E402
+from jaxjoints.models.mjcf_softness import softness  # noqa: E402
 from support.accelerations import rates  # noqa: E402
 from support.mujoco_states import accelerations_of, state_of  # noqa: E402
 
@@ -255,7 +255,8 @@ def test_limits_of_a_tendon_along_one_joint_are_limits_of_the_joint():
     # The stiffness along the tendon, times the square of its arm.
     m = read(LIMITED)[1]
     weight = m.tendon_invweight0[2]
-    k, _ = spring_of(m.tendon_solref_lim[2], m.tendon_solimp_lim[2], weight)
+    soft = softness(m.tendon_solref_lim[2], m.tendon_solimp_lim[2], weight, like_mujoco=False)
+    k = soft["stiffness"]
     np.testing.assert_allclose(stop.stiffness, 0.4**2 * k)
     assert system.topology.transmissions == ("stop", "slack")
 

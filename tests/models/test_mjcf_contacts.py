@@ -187,7 +187,7 @@ def test_friction_is_mujocos_where_that_is_asked_for():
         <geom name="slick" size="0.1" pos="1 0 0" condim="1"/>
         <geom name="roller" size="0.1" pos="2 0 0" condim="6"/>
       </body></worldbody></mujoco>"""
-    model = loaded(text, [told], contacts=True, cone="convex")
+    model = loaded(text, [told], contacts=True, like_mujoco=True)
     system, _ = model.build()
     kinds = {name: type(system.contact(name).laws[0]) for name in system.topology.contacts}
     assert kinds == {
@@ -196,5 +196,5 @@ def test_friction_is_mujocos_where_that_is_asked_for():
         "roller on floor": jj.ContactLimits,
     }
     np.testing.assert_allclose(system.contact("ball on floor").laws[0].friction, 1.5)
-    with pytest.raises(ValueError, match="cone 'round' must be 'convex' or None"):
-        load_mjcf(text, contacts=True, cone="round")
+    with pytest.raises(ValueError, match="like_mujoco 'yes' must be True or False"):
+        load_mjcf(text, contacts=True, like_mujoco="yes")

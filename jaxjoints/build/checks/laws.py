@@ -173,7 +173,7 @@ def _standard_limits(name: str, limits: Limits, erp: float) -> Law | None:
     """Limits in standard form, as the solver expects them; None for limits without any bound.
 
     An absent bound is None, not infinite. Limits with a stiffness or a damping have both, others
-    have both erp and cfm. Equal bounds make a `SpringDamper` or a `Lock`.
+    without a reference have both erp and cfm. Equal bounds make a `SpringDamper` or a `Lock`.
 
     name: of the law, for errors
     erp: for hard limits that state none
@@ -201,6 +201,8 @@ def _standard_limits(name: str, limits: Limits, erp: float) -> Law | None:
     problem = None if traced else limits.check()
     if problem:
         raise ValueError(f"{name}: {problem}")
+    if limits.reference is not None:
+        return replace(limits, max_correction=None)
     # Bounds that are traced make no `Lock`: whether they are equal is not known.
     locked = not traced and lower is not None and upper is not None and lower == upper
     if limits.stiffness is not None or limits.damping is not None:
