@@ -7,7 +7,7 @@ random speeds and without controls, in float64, by semi-implicit Euler steps of 
 how far the links' frames are from those of MuJoCo after some times:
 
     off           without contacts and stops, where both integrate the same equations
-    same stops    without friction, our stops exchanged for rows that are MuJoCo's
+    like MuJoCo   with its stops and friction, `load_mjcf(like_mujoco=True)`
     no friction   without friction, as `load_mjcf` has it
     as loaded     with friction
 
@@ -16,13 +16,11 @@ carries over the weight, and the largest speed.
 """
 
 import argparse
-import dataclasses
 import re
 import sys
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -44,46 +42,6 @@ SPEED = 0.3  # deviation of all speeds at the start [m/s, rad/s]
 OFF = 'contact="disable" limit="disable"'
 
 
-@jj.struct
-class ReferenceStop(jj.Limits):
-    """MuJoCo's row of a stop: R f = -b v - k d r - a, with d the impedance at the depth -r.
-
-    weight: R is (1 - d)/d of it; time, ratio: of solref; least, most, width: of solimp, whose
-        midpoint is ½ and power 2
-    """
-
-    weight: jax.Array | float = 1.0
-    time: jax.Array | float = 0.02
-    ratio: jax.Array | float = 1.0
-    least: jax.Array | float = 0.9
-    most: jax.Array | float = 0.95
-    width: jax.Array | float = 0.001
-    needs_speed: ClassVar[bool] = True
-
-    def force(self, at):
-        """R λ + v⁺ = (1 - h b) v - h k d r at each bound."""
-        stops = super().force(at)
-        if isinstance(stops, tuple):
-            return tuple(map(partial(self._reference, at), stops))
-        return self._reference(at, stops)
-
-    def _reference(self, at, stop):
-        """One stop of the two, by the row above over a step."""
-        r = jnp.where(stop.sign > 0, at.q - _or_zero(self.lower), _or_zero(self.upper) - at.q)
-        x = jnp.minimum(jnp.abs(r) / self.width, 1.0)
-        share = jnp.where(x < 0.5, 2 * x**2, 1 - 2 * (1 - x) ** 2)
-        d = self.least + share * (self.most - self.least)
-        b, k = 2 / (self.most * self.time), 1 / (self.most * self.time * self.ratio) ** 2
-        bias = at.dt * k * d * r - (1 - at.dt * b) * stop.sign * at.qd
-        R = (1 - d) / d * self.weight
-        present = (r < 0).astype(at.q.dtype)
-        return jj.replace(stop, bias=bias, compliance=R, present=present)
-
-
-def _or_zero(bound):
-    return 0.0 if bound is None else bound
-
-
 def text_of(path, flags="", friction=True):
     """The file with Euler steps in MuJoCo, flags, and friction or none."""
     text = path.read_text(encoding="utf-8")
@@ -100,46 +58,11 @@ def quietly(function, *arguments, **options):
         return function(*arguments, **options)
 
 
-def with_mujocos_stops(model, m):
-    """The builder's stops exchanged for MuJoCo's; what they need is found by their names."""
-    joints, contacts = model.builder._joints, model.builder._contacts
-    owners = {owner_i: joint for joint, owner_i in model.coordinates.items()}
-    for name, spec in (joints | contacts).items():
-        laws = []
-        for law in spec.laws:
-            if isinstance(law, jj.Limits):
-                if name in contacts:
-                    geoms = [m.geom(part.partition("/")[0]).id for part in name.split(" on ")]
-                    solref, solimp = (
-                        np.mean([field[g] for g in geoms], axis=0)
-                        for field in (m.geom_solref, m.geom_solimp)
-                    )
-                    weight = m.body_invweight0[m.geom_bodyid[geoms], 0].sum()
-                else:
-                    j = m.joint(owners[name, law.coordinate]).id
-                    solref, solimp = m.jnt_solref[j], m.jnt_solimp[j]
-                    weight = m.dof_invweight0[m.jnt_dofadr[j]]
-                assert tuple(solimp[3:]) == (0.5, 2.0)
-                law = ReferenceStop(
-                    *(law.lower, law.upper, law.stiffness, law.damping),
-                    coordinate=law.coordinate,
-                    **dict(zip(("time", "ratio"), solref, strict=True)),
-                    **dict(zip(("least", "most", "width"), solimp, strict=False)),
-                    weight=weight,
-                )
-                law = jax.tree.map(partial(np.asarray, dtype=float), law)
-            laws.append(law)
-        specs = contacts if name in contacts else joints
-        specs[name] = dataclasses.replace(spec, laws=tuple(laws))
-
-
-def compared(path, steps, *, flags="", friction=True, same=False, speed=SPEED):
+def compared(path, steps, *, flags="", friction=True, like_mujoco=False, speed=SPEED):
     """How far centres of mass are apart after each step, how far they moved, and both ends."""
     text = text_of(path, flags, friction)
-    model = quietly(load_mjcf, text, contacts=True, visuals=False)
+    model = quietly(load_mjcf, text, contacts=True, like_mujoco=like_mujoco, visuals=False)
     m = quietly(mujoco.MjModel.from_xml_string, text)
-    if same:
-        with_mujocos_stops(model, m)
     system, _ = quietly(model.build)
     d = mujoco.MjData(m)
     there = quietly(mujoco.MjModel.from_xml_string, text_of(path))
@@ -207,7 +130,7 @@ def main():
     )
     cases = {
         "off": {"flags": OFF},
-        "same stops": {"friction": False, "same": True},
+        "like MuJoCo": {"like_mujoco": True},
         "no friction": {"friction": False},
         "as loaded": {},
     }
