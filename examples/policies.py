@@ -22,7 +22,10 @@ from jaxjoints import environments, learning, models
 DATA = Path(__file__).parent / "data"
 FOLDER = DATA / "policies"
 # Options of tasks that need some.
-OPTIONS = {"go2": {"path": DATA / "quadruped.xml", "pose": (0.0, 0.7, -1.4)}}
+OPTIONS = {
+    "ant": {"cone": "convex"},
+    "go2": {"path": DATA / "quadruped.xml", "pose": (0.0, 0.7, -1.4)},
+}
 
 
 def made(name: str) -> environments.Environment:

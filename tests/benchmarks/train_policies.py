@@ -24,7 +24,7 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "examples")]
 
-from policies import FOLDER, made, returns  # noqa: E402
+from policies import FOLDER, OPTIONS, made, returns  # noqa: E402
 
 from jaxjoints import environments, learning, models, replace  # noqa: E402
 
@@ -60,8 +60,8 @@ SEARCHES = {
     ),
     "ant": (
         "ppo",
-        {"num_timesteps": 3_072_000, "num_evals": 16}
-        | {"learning_rate": 5e-4, "entropy_cost": 1e-3},
+        {"num_timesteps": 4_608_000, "num_evals": 19}
+        | {"learning_rate": 4e-4, "entropy_cost": 1e-3},
     ),
 }
 
@@ -79,8 +79,8 @@ def factor(least, most):
 class Varied(NamedTuple):
     """How the task of a training differs from the task that the policy is for.
 
-    options: of `environments.make`; draws: of numbers, by path, in which * stands for each body,
-        actuated joint or contact, besides those of `ALIKE`
+    options: of `environments.make` besides those of the task; draws: of numbers, by path, in which
+        * stands for each body, actuated joint or contact
     finer: how many times more time steps an action lasts; noise: of observations
     """
 
@@ -90,23 +90,34 @@ class Varied(NamedTuple):
     noise: float = 0.01
 
 
-# Robots that are to move in other engines too learn on soft ground of any stiffness.
+# Robots that are to move in other engines too learn on soft ground of any stiffness, or with
+# MuJoCo's friction.
 ALIKE = {
     "body.*.mass": environments.scaled(0.9, 1.1),
     "contact.*.laws.1.friction": environments.scaled(0.7, 1.3),
     "contact.*.laws.2.friction": environments.scaled(0.7, 1.3),
 }
 VARIED = {
+    "ant": Varied(
+        {},
+        {
+            "body.*.mass": environments.scaled(0.8, 1.2),
+            "contact.*.contact_pyramid.erp": environments.uniform(0.15, 0.35),
+        },
+        noise=0.02,
+    ),
     "hopper": Varied(
         {"stiffness": 2e5, "damping": 2e3},
-        {
+        ALIKE
+        | {
             "contact.*.contact_limits.stiffness": factor(0.25, 4.0),
             "contact.*.contact_limits.damping": factor(0.2, 3.0),
         },
     ),
     "half_cheetah": Varied(
         {"stiffness": 4e4, "damping": 1e3},
-        {
+        ALIKE
+        | {
             "contact.*.contact_limits.stiffness": factor(0.125, 8.0),
             "contact.*.contact_limits.damping": factor(0.25, 3.0),
             "joint.*.limits.cfm": environments.uniform(0.0, 0.04),
@@ -120,13 +131,14 @@ VARIED = {
 def varied(name):
     """The task of a training, and what it draws for each environment."""
     change = VARIED[name]
-    task, finer = environments.make(name, **change.options), change.finer
+    options, finer = OPTIONS.get(name, {}) | change.options, change.finer
+    task = environments.make(name, **options)
     steps = {"dt": task.dt / finer, "substeps": task.substeps * finer}
     task, topology = replace(task, noise=change.noise, **steps), task.system.topology
     named = {"body": topology.bodies, "contact": topology.contacts, "joint": task.actuated}
     return task, {
         path.replace("*", part): draw
-        for path, draw in (ALIKE | change.draws).items()
+        for path, draw in change.draws.items()
         for part in named[path.split(".")[0]]
     }
 

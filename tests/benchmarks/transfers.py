@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 from mujoco_model import mujoco_model  # noqa: E402
-from policies import load  # noqa: E402
+from policies import load, made  # noqa: E402
 
 import jaxjoints as jj  # noqa: E402
 from jaxjoints import environments, learning, models, struct  # noqa: E402
@@ -176,7 +176,7 @@ def transferred(engine, act, length):
 
 def stored(name, episodes):
     """Mean returns of the stored policy of a task, by engine and the share of its time step."""
-    task, parameters = environments.make(name), load(name)["parameters"]
+    task, parameters = made(name), load(name)["parameters"]
     act = jax.jit(lambda obs, key: (jax.vmap(partial(acted, parameters))(obs), None))
     means = {}
     for finer in (1, FINER):
