@@ -11,6 +11,7 @@ from ..algebra.calls import public
 from ..algebra.compiler import quickly
 from ..algebra.options import check_kind, check_not_negative
 from ..algebra.pytree import replace, struct
+from ..laws.contact import ContactPyramid
 from ..model.batch import batch_shape, is_single
 from ..model.kinematics import (
     Mechanism,
@@ -162,8 +163,20 @@ def coordinate_accelerations(mechanism: Mechanism, state: State, rate: State) ->
 
 
 def check_rigid(call: str, system: System) -> None:
-    """ValueError for rows softened by CFM, whose force depends on the time step."""
+    """ValueError for what has no force at an instant: rows softened by CFM, and MuJoCo's stops."""
     for name, group in elements(system):
+        for law in getattr(group, "laws", ()):
+            kind = type(law).__name__
+            if getattr(law, "reference", None) is not None:
+                raise ValueError(
+                    f"{call}: {name} has {kind} with a reference acceleration, which acts over a "
+                    "time step; give it stiffness and damping"
+                )
+            if isinstance(law, ContactPyramid) and law.stiffness is None:
+                raise ValueError(
+                    f"{call}: {name} has a hard {kind}, which acts over a time step; build it with "
+                    "another cone, or give it stiffness and damping"
+                )
         if not group.rigid and group.softness is None:
             raise ValueError(
                 f"{call}: {name} is softened by cfm, a spring that depends on the time step; give "

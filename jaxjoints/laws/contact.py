@@ -146,10 +146,15 @@ class ContactPyramid(ContactLimits):
     vₙ ± μ v₁ and vₙ ± μ v₂, at or above the speed that closes the gap. So |F₁| + |F₂| ≤ μ Fₙ.
 
     The forces minimize one convex function, without passes for the bounds of friction. Surfaces
-    that stick obey Coulomb's law. Surfaces that slide do not: they separate at μ times their slip.
-    A ball without spin comes down at 1 m/s and moves sideways at 3 m/s, μ = 1. It leaves the ground
-    at 1 m/s upwards and 1 m/s sideways; by Coulomb's law it stays on the ground and moves at 2 m/s.
-    Take this law to compare with MuJoCo, and to train policies that are to run there.
+    that slide separate at μ times their slip. A body that does not turn comes down at 1 m/s and
+    moves sideways at 3 m/s, μ = 1. It leaves the ground at 1 m/s upwards and 1 m/s sideways; by
+    Coulomb's law it stays on the ground and moves at 2 m/s. Surfaces that stick along a tangent
+    obey Coulomb's law; half-way between the tangents they hold 1/√2 as much. Take this law to
+    compare with MuJoCo, and to train policies that are to run there.
+
+    With `anticipate`, surfaces are pushed apart within a gap of μ times the slip of a step.
+    MuJoCo's push once they touch: `anticipate=False`. A position projection leaves overlap as it
+    is.
 
     friction: μ, the same along both tangents
     stiffness, damping: of a soft contact [N/m, N s/m], of all edges together; cfm: along the normal
@@ -176,9 +181,7 @@ class ContactPyramid(ContactLimits):
         softness = self.stiffness, self.damping, self.erp, self.cfm, self.max_correction
         options = {"speed": self.speed, "anticipate": self.anticipate, "reference": self.reference}
         stop, n = ContactLimits(self.lower, None, *softness, **options), self.row_laws
-        speeds = [None] * n
-        if self.needs_speed:
-            speeds = jnp.broadcast_to(at.qd, (n, *at.q.shape))
+        speeds = jnp.broadcast_to(at.qd, (n, *at.q.shape)) if self.needs_speed else [None] * n
         edges = [stop.force(replace(at, qd=speed, free_speed=None)) for speed in speeds]
         # Each edge bears a share of the normal force. A projection that held touched edges would
         # hold the slip too.
@@ -234,8 +237,9 @@ def contact_laws(
     reference: softness as in MuJoCo, in place of the others
     cone: "round" bounds the friction of both tangents together. "pyramid" bounds each by itself, as
         ODE does: up to √2 times as much half-way between the tangents. "convex": as MuJoCo computes
-        friction, see `ContactPyramid`, with one number for both tangents and nothing but softness
-        and margin beside. None: a pyramid for two numbers and with a `friction_force`, else round
+        friction, see `ContactPyramid`, with one number for both tangents, without friction_force,
+        rolling, spinning, slip, surface_speed, restitution and bounce_speed. None: a pyramid for
+        two numbers and with a `friction_force`, else round
     owner: name in error messages
 
     >>> [type(law).__name__ for law in contact_laws(friction=0.5)]
@@ -247,12 +251,14 @@ def contact_laws(
     if cone == "convex":
         others = {"friction_force": friction_force, "rolling": rolling, "spinning": spinning}
         others |= {"slip": slip, "surface_speed": surface_speed}
-        given = [name for name, x in others.items() if _any(*np.ravel(x))]
+        others |= {"bounce_speed": bounce_speed}
+        given = [name for name, x in others.items() if np.ndim(x) or _any(x)]
+        given += ["restitution"] * (restitution is not None)
         if given or np.ndim(friction):
             what = ", ".join(given) if given else f"the second friction of {friction}"
             raise ValueError(f"{owner}: leave out {what}; cone 'convex' has one friction alone")
         acts = {"anticipate": anticipate is None or anticipate}
-        return (ContactPyramid(margin, friction=friction, **softness, **bounces, **acts),)
+        return (ContactPyramid(margin, friction=friction, **softness, **acts),)
     box = _pair(owner, "friction_force", friction_force)
     anticipate = not _any(*box) if anticipate is None else anticipate
     laws: list[Law] = [

@@ -67,7 +67,6 @@ class Law(ABC):
     needs_speed: whether `force` reads the speed at the start of the step
     two_sided: whether a `Bound` has `lower` and `upper`
     row_laws: number of row laws that `force` returns, as a tuple if there are several
-    along: the coordinate along which each row law acts, `coordinate` for all by default
     normal: the coordinate of the joint whose force by laws bounds this law (`Bound.mu`), or None
     across: the coordinate that shares a round cone of friction with this one, or None. It has a law
         of the same type with the same numbers
@@ -103,7 +102,9 @@ class Law(ABC):
 
     @property
     def along(self) -> tuple[int, ...]:
-        """The coordinate along which each row law acts (static)."""
+        """The coordinate along which each row law acts (static): `coordinate`, but for a
+        `ContactPyramid`.
+        """
         return (self.coordinate,) * self.row_laws
 
     @property

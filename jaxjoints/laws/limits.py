@@ -37,7 +37,8 @@ class Limits(Law):
     height. With e < 1 the error of the height is at most the path of one step. Without
     `anticipate`, as in ODE, the correction of the violation gives a speed of up to erp v.
 
-    lower, upper: bounds; None (or ∓inf at build) for an absent side; equal bounds make a `Lock`
+    lower, upper: bounds; None (or ∓inf at build) for an absent side; equal bounds make a `Lock`,
+        unless there is a `reference`
     stiffness: [N/m or N m/rad]; damping: [N s/m or N m s/rad]
     erp: share of the violation that one step removes; cfm: velocity per unit force
     max_correction: largest speed at which a hard stop removes a violation [m/s or rad/s], or None
@@ -45,7 +46,7 @@ class Limits(Law):
     engagement: an `Engagement` decides when the stop acts; `erp` and projections correct the
         violation beyond its tolerance, and `anticipate` has no effect. Or None
     reference: a `ReferenceAcceleration`, the softness of MuJoCo's stops, in place of the others; it
-        acts once the bound is passed. Or None
+        acts once the bound is passed, whatever `anticipate`. Or None
     anticipate: True: the stop acts in the step that would pass it. False: the stop acts once it is
         passed at the start of a step, as in ODE
 

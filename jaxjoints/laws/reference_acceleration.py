@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from ..algebra.options import plain_numbers
 from ..algebra.pytree import struct
 
 
@@ -20,7 +21,8 @@ class ReferenceAcceleration:
         d = first + (last - first) y(x),   y = xᵖ / mᵖ⁻¹ up to x = m, else 1 - (1 - x)ᵖ / (1 - m)ᵖ⁻¹
 
     An impact decays at the rate B, whatever the mass, where a spring with the same depth at rest
-    and the same decay stops it at once. B h must be below 2.
+    and the same decay stops it at once. In a step h, B is at most 1 / (last h), and K falls with
+    the square of B: a time constant T counts as 2 h at least, as in MuJoCo.
 
     decay: B [1/s]; pull: K [1/s²]. `solref` (T, ζ) of MuJoCo: B = 2 / (last T), K = 1 / (last T ζ)²
     inverse_inertia: A, speed per impulse of the coordinate [1/kg or 1/(kg m²)], a fixed number
@@ -46,8 +48,9 @@ class ReferenceAcceleration:
     def over(self, gap: Array, speed: Array, dt: Array) -> tuple[Array, Array]:
         """Speed that a stop aims at in a step, and its compliance as speed per impulse."""
         d = self.impedance(gap)
-        goal = speed - dt * (self.decay * speed + self.pull * d * gap)
-        return goal, (1 - d) / d * self.inverse_inertia
+        slower = jnp.maximum(self.last * self.decay * dt, 1.0)
+        decay, pull = self.decay / slower, self.pull / slower**2
+        return speed - dt * (decay * speed + pull * d * gap), (1 - d) / d * self.inverse_inertia
 
     def impedance(self, gap: Array) -> Array:
         """The impedance d at a way to the bound."""
@@ -63,9 +66,9 @@ class ReferenceAcceleration:
     def check(self) -> str | None:
         """A sentence about wrong parameters, which are concrete numbers, or None."""
         for name, value in vars(self).items():
-            numbers = np.asarray(value, float)
-            if not (np.isfinite(numbers) & (numbers >= 0)).all():
-                return f"reference {name} {value} must be a number >= 0"
+            numbers = plain_numbers(value)
+            if numbers is None or not (np.isfinite(numbers) & (numbers >= 0)).all():
+                return f"reference {name} {value!r} must be a number >= 0"
         for name in ("first", "last", "middle"):
             numbers = np.asarray(getattr(self, name))
             if not ((numbers > 0) & (numbers < 1)).all():

@@ -174,6 +174,8 @@ class _Writer:
                 }
                 if law.stiffness is not None:
                     self.lost.append(f"joint {part.name!r}: stiffness and damping of its Limits")
+                if law.reference is not None:
+                    self.lost.append(f"joint {part.name!r}: reference of its Limits")
             elif scalar and type(law) is Damping and "damping" not in dynamics:
                 dynamics["damping"] = law.damping
             elif scalar and type(law) is DryFriction and "friction" not in dynamics:

@@ -137,8 +137,9 @@ def load_mjcf(
         `gap` acts as in the installed MuJoCo: from 3.9 on it does not change the motion; before 3.9
         geoms push within margin - gap
     like_mujoco: limits and contacts give way as in MuJoCo (`ReferenceAcceleration`), and what
-        slides lifts (`ContactPyramid`), where contacts have the same μ along both tangents, without
-        spin and rolling; for policies that are to run in MuJoCo
+        slides lifts (`ContactPyramid`), where contacts have a pyramid with the same μ along both
+        tangents, without spin and rolling; for policies that are to run in MuJoCo. Time constants
+        below two steps count as two steps, as MuJoCo's flag `refsafe` has it
     merge_fixed, visuals, strict, builder, prefix, limits: as in `load_urdf`
     laws: as in `load_urdf`; a ball joint has the coordinates 0 to 2. A `Servo` in `laws` acts
         beside a servo of the file for the same joint, and `Control.target` sets both

@@ -248,13 +248,14 @@ class _Contacts:
                 "it is a pyramid in place of an elliptic cone"
             )
         cone = "round" if elliptic and alike else "pyramid"
-        if self.like_mujoco and dimension == 3 and alike:
+        if self.like_mujoco and dimension == 3 and alike and not elliptic:
             cone = "convex"
         elif self.like_mujoco and dimension >= 3:
             names = " and ".join(repr(self.names[g]) for g in (one, other))
             self.report.notes.append(
-                f"pair of geoms {names}: friction {slides} and condim {dimension}, so that its "
-                "friction is Coulomb's; MuJoCo's is offered for one μ alone, of condim 3"
+                f"pair of geoms {names}: friction {slides}, condim {dimension}, cone "
+                f"{'elliptic' if elliptic else 'pyramidal'}, so that its friction is Coulomb's; "
+                "MuJoCo's is offered for one μ alone, of condim 3 and a pyramid"
             )
         return {
             "friction": (slides[0] if alike else slides) if dimension >= 3 else 0.0,

@@ -44,9 +44,13 @@ def softness(
     else:
         b, k = -second / d, -first / d**2
     if like_mujoco:
-        width, power = max(float(solimp[2]), LEAST), max(float(solimp[4]), 1.0)
-        middle = float(np.clip(solimp[3], LEAST_IMPEDANCE, MOST_IMPEDANCE))
         inverse = max(LEAST, inverse_inertia) * share
+        width, power = float(solimp[2]), max(float(solimp[4]), 1.0)
+        if width <= LEAST:
+            # MuJoCo then takes the mean at any depth; d above stays that of `solref`.
+            mean = (least + d) / 2
+            return {"reference": ReferenceAcceleration(b, k, inverse, mean, mean)}
+        middle = float(np.clip(solimp[3], LEAST_IMPEDANCE, MOST_IMPEDANCE))
         rise = {"first": least, "last": d, "width": width, "middle": middle, "power": power}
         return {"reference": ReferenceAcceleration(b, k, inverse, **rise)}
     R = max(LEAST, (1 - d) / d * inverse_inertia) * share

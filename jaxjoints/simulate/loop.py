@@ -10,10 +10,11 @@ from ..algebra.compiler import scan
 
 
 def varying(carry: Any, others: Any) -> Any:
-    """`carry` as the start of a loop whose steps depend on `others` too.
+    """`carry` as the start of a loop whose steps depend on `others` too; the same numbers.
 
-    Its derivatives by `others` are arrays of zeros. Where the derivative of a carry is absent
-    before the first step and present after it, JAX traces the loop once more.
+    JAX traces a loop twice where the derivative of its carry is absent before the first step and
+    present after it. So numbers of the carry become a choice between a sum of `others`, which is
+    never taken, and themselves: their derivatives by `others` are zeros that are present.
     """
 
     def numbers(tree):

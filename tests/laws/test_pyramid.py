@@ -139,7 +139,8 @@ def test_derivatives_through_a_landing_are_finite_differences():
     [
         ({"rolling": 0.1}, "leave out rolling; cone 'convex' has one friction alone"),
         ({"friction": (0.1, 0.2)}, r"leave out the second friction of \(0.1, 0.2\)"),
-        ({"restitution": 0.5}, "has restitution, which edges do not offer; leave it out"),
+        ({"restitution": 0.5}, "leave out restitution; cone 'convex' has one friction alone"),
+        ({"slip": 0.1, "rolling": 0.1}, "leave out rolling, slip; cone"),
         ({"friction": -0.5}, "friction -0.5 must be >= 0"),
         ({"cone": "edge"}, "cone 'edge' must be 'round', 'pyramid', 'convex' or None"),
     ],
@@ -158,6 +159,7 @@ def test_bad_surfaces_are_refused_by_name(surface, message):
         ),
         ([jj.ContactPyramid(coordinate=1)], "leave coordinate 1 out"),
         ([jj.ContactPyramid(bounce_speed=1.0)], "has bounce_speed, which edges do not offer"),
+        ([jj.ContactPyramid(restitution=0.5)], "has restitution, which edges do not offer"),
     ],
 )
 def test_laws_beside_a_pyramid_are_refused(laws, message):
@@ -165,6 +167,23 @@ def test_laws_beside_a_pyramid_are_refused(laws, message):
     builder.body("body", mass=MASS, inertia=INERTIA)
     with pytest.raises(ValueError, match=message):
         builder.contact("foot", SHAPES["ball"][0], jj.shapes.HalfSpace(), child="body", laws=laws)
+
+
+def test_a_pyramid_belongs_to_contacts():
+    builder = jj.SystemBuilder()
+    builder.body("body", mass=MASS, inertia=INERTIA)
+    with pytest.raises(ValueError, match="joint 'rail'.* acts along edges of a contact"):
+        builder.joint(
+            "rail", jj.Slider((1.0, 0.0, 0.0)), child="body", laws=jj.ContactPyramid(friction=0.5)
+        )
+
+
+def test_accelerations_refuse_what_acts_over_a_time_step():
+    with pytest.raises(ValueError, match="contact 'foot' has a hard ContactPyramid, which acts"):
+        jj.dynamics.accelerations(*world())
+    soft = jj.ReferenceAcceleration(100.0, 2500.0, 0.5)
+    with pytest.raises(ValueError, match="contact 'foot' has ContactPyramid with a reference"):
+        jj.dynamics.accelerations(*world(reference=soft))
 
 
 @pytest.mark.slow

@@ -38,8 +38,21 @@ def read(text):
     return mujoco, model, mujoco.MjData(model), system, state
 
 
-def test_stops_move_as_in_mujoco():
-    mujoco, model, data, system, state = read(ARMS)
+# Softness of the stops: as above; constants that MuJoCo takes for two steps; no width.
+STIFFER = {
+    "as given": {},
+    "short time constants": {"0.03 0.8": "0.001 0.8", "-2000 -40": "0.002 1"},
+    "no width": {"0.02 0.3 3": "0 0.3 3", "0.9 0.1 0.5": "0.9 0 0.5"},
+}
+
+
+@pytest.mark.parametrize("case", STIFFER)
+def test_stops_move_as_in_mujoco(case):
+    text = ARMS
+    for old, new in STIFFER[case].items():
+        assert old in text
+        text = text.replace(old, new)
+    mujoco, model, data, system, state = read(text)
     data.qvel[:] = 3.0, 1.0
     state = system.state(qd={"a": 3.0, "b": 1.0}, start=state)
     _, states = jj.rollout(system, state, dt=DT, steps=STEPS)
@@ -138,6 +151,10 @@ def test_derivatives_through_a_stop_are_finite_differences():
         (
             {"reference": jj.ReferenceAcceleration(-1.0, 1.0, 1.0)},
             "reference decay -1.0 must be a number >= 0",
+        ),
+        (
+            {"reference": jj.ReferenceAcceleration("quick", 1.0, 1.0)},
+            "reference decay 'quick' must be a number >= 0",
         ),
         (
             {"reference": jj.ReferenceAcceleration(1.0, 1.0, 1.0, last=1.0)},

@@ -181,13 +181,14 @@ def test_geoms_with_a_gap_push_where_they_do_in_mujoco(pair, margin, gap):
 
 
 def test_friction_is_mujocos_where_that_is_asked_for():
-    told = "'floor' and 'roller': friction (1.0, 1.0) and condim 6"
+    told = "'floor' and 'roller': friction (1.0, 1.0), condim 6, cone pyramidal"
     text = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 1" condim="1"/>
       <body pos="0 0 1"><freejoint/><geom name="ball" size="0.1" friction="1.5 0 0"/>
         <geom name="slick" size="0.1" pos="1 0 0" condim="1"/>
         <geom name="roller" size="0.1" pos="2 0 0" condim="6"/>
       </body></worldbody></mujoco>"""
-    model = loaded(text, [told], contacts=True, like_mujoco=True)
+    options = {"contacts": True, "like_mujoco": True}
+    model = loaded(text, [told], **options)
     system, _ = model.build()
     kinds = {name: type(system.contact(name).laws[0]) for name in system.topology.contacts}
     assert kinds == {
@@ -196,5 +197,10 @@ def test_friction_is_mujocos_where_that_is_asked_for():
         "roller on floor": jj.ContactLimits,
     }
     np.testing.assert_allclose(system.contact("ball on floor").laws[0].friction, 1.5)
+    elliptic = text.replace("<mujoco>", '<mujoco><option cone="elliptic"/>')
+    model = loaded(elliptic, ["'ball': friction (1.5, 1.5), condim 3, cone elliptic"], **options)
+    system, _ = model.build()
+    first = system.contact("ball on floor").laws[0]
+    assert type(first) is jj.ContactLimits and first.reference is not None
     with pytest.raises(ValueError, match="like_mujoco 'yes' must be True or False"):
         load_mjcf(text, contacts=True, like_mujoco="yes")

@@ -66,6 +66,8 @@ def read_laws(
             raise ValueError(f"{owner}: {kind}: coordinate {coordinate!r} must be a whole number")
         if not 0 <= coordinate < dof:
             raise ValueError(f"{name}: there are {dof} coordinates, numbered from 0")
+        if set(declared.along) != {coordinate} and not cones:
+            raise ValueError(f"{name}: acts along edges of a contact; give it to a contact")
         law = _standard_limits(name, declared, erp) if isinstance(declared, Limits) else declared
         if law is None:
             notes.append(f"{name}: left out, it has no bound")
