@@ -25,6 +25,7 @@ FOLDER = DATA / "policies"
 OPTIONS = {
     "ant": {"cone": "convex"},
     "go2": {"path": DATA / "quadruped.xml", "pose": (0.0, 0.7, -1.4)},
+    "humanoid": {"like_mujoco": True},
 }
 
 

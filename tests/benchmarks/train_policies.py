@@ -55,7 +55,8 @@ SEARCHES = {
     ),
     "humanoid": (
         "ppo",
-        {"num_timesteps": 5_632_000, "num_evals": 12, "hidden": (128, 128)}
+        # After more steps it walks faster here and falls in MuJoCo.
+        {"num_timesteps": 2_560_000, "num_evals": 6, "hidden": (128, 128)}
         | {"discounting": 0.98, "entropy_cost": 1e-3},
     ),
     "ant": (
